@@ -26,14 +26,18 @@ class ProgramConsumer : public ProgramWork<Form> {
   using Base::lane_;
   static constexpr uint32_t kKeyTiles = Form::kKeyTiles;
   static constexpr uint32_t kConsumers = Form::kConsumers;
+  static constexpr uint32_t kTiles = Form::kSideBySide;
   static constexpr uint32_t kPart = Form::kKey + kPad;  // from high parts of a query to low ones
 
  public:
-  __device__ ProgramConsumer(const SumProgramCall& call, const ProgramPlan& plan,
-                             const ProgramLayout& layout, std::byte* memory)
-      : Base(call, plan, layout, memory), warp_(threadIdx.x / 32), g_(lane_ / 4), t_(lane_ % 4) {}
+  __device__ ProgramConsumer(const SumProgramCall& call, const ProgramLayout& layout,
+                             std::byte* memory)
+      : Base(call, layout, memory), warp_(threadIdx.x / 32), g_(lane_ / 4), t_(lane_ % 4) {}
 
   __device__ void Run() {
+    CopyTables();
+    Sync();
+    TakeJob();
     AwaitLastKernel();  // it may still read what this warp writes
     for (Ring unit;; unit.Advance(kUnitBuffers)) {
       WaitBarrier(&barriers_.unit_full[unit.at], unit.parity);
@@ -42,9 +46,9 @@ class ProgramConsumer : public ProgramWork<Form> {
       if (header.last != 0) return;
       Base::Take(header.segment, header.unit, header.group);
       Prepare();
-      for (uint32_t v = 0; v < this->plan_.visit_count; ++v) {
+      for (uint32_t v = 0; v < l_.visits; ++v) {
         Sync();  // for what the last visit wrote
-        Visit(this->plan_.visits[v]);
+        Visit(Base::Tables().visits[v]);
       }
       __syncwarp();
       if (lane_ == 0) Arrive(&barriers_.unit_empty[unit.at]);
@@ -55,53 +59,56 @@ class ProgramConsumer : public ProgramWork<Form> {
   // Of the consumers.
   __device__ void Sync() const { asm volatile("bar.sync 1, %0;\n" ::"n"(kConsumers * 32)); }
 
+  // To shared memory: lanes read different parts of them, which constant memory serves one after
+  // the other.
+  __device__ void CopyTables() const {
+    Copy(Base::Tables().visits, l_.tables.visits, l_.visits);
+    Copy(Base::Tables().jobs, l_.tables.jobs, l_.jobs);
+  }
+  template <typename T>
+  __device__ void Copy(T* to, const T* from, uint32_t count) const {
+    static_assert(sizeof(T) % 16 == 0);
+    for (uint32_t i = threadIdx.x; i < count * (sizeof(T) / 16); i += kConsumers * 32) {
+      reinterpret_cast<uint4*>(to)[i] = reinterpret_cast<const uint4*>(from)[i];
+    }
+  }
+
   // --- what all visits need ----------------------------------------------------------------------
 
-  // Puts the token's rows behind the tail's, and makes parts of the queries that are inputs. A warp
-  // takes every kConsumers-th of them.
+  // The four numbers that this thread begins with: all jobs' in order are shared out.
+  __device__ void TakeJob() {
+    four_ = threadIdx.x;
+    SkipJobs(job_, four_);
+  }
+  __device__ void SkipJobs(uint32_t& job, uint32_t& four) const {
+    while (job < l_.jobs && four >= Base::Tables().jobs[job].fours) {
+      four -= Base::Tables().jobs[job].fours;
+      ++job;
+    }
+  }
+
+  // Puts the token's rows behind the tail's, and makes parts of the queries that are inputs.
   __device__ void Prepare() const {
-    uint32_t job = 0;
-    for (uint32_t r = 0; r < c_.row_count; ++r) {
-      uint32_t column = 0;
-      for (uint32_t i = 0; i < c_.rows_of[r].copies; ++i) {
-        const uint32_t vector = c_.rows_of[r].copy[i];
-        if (job++ % kConsumers == warp_) AppendCopy(r, vector, column);
-        column += c_.vectors[vector].width;
-      }
-    }
-#pragma unroll 1
-    for (uint32_t v = 0; v < kMostProgramVectors; ++v) {
-      if (l_.queries[v] == kAbsent || l_.vectors[v] == kAbsent) continue;
-      if (job++ % kConsumers == warp_) SplitQuery(v);
+    uint32_t job = job_, four = four_;
+    while (job < l_.jobs) {
+      const ProgramJob& of = Base::Tables().jobs[job];
+      const float4 x = Base::template At<const float4>(of.from)[four];
+      of.row_bytes != 0 ? KeepFour(of, four, x) : SplitFour(of, four, x);
+      four += kConsumers * 32;
+      SkipJobs(job, four);
     }
   }
-
-  __device__ void AppendCopy(uint32_t r, uint32_t vector, uint32_t column) const {
-    const float* from = Base::template At<float>(l_.vectors[vector]);
-    bf16* const shared = Row(r, this->place_) + column;
-    bf16* const tail = this->TailRow(c_.rows_of[r], this->place_) + column;
-    for (uint32_t d = lane_ * 4; d < c_.vectors[vector].width; d += 128) {
-      const float4 x = *reinterpret_cast<const float4*>(from + d);
-      StoreFour(shared + d, x);
-      StoreFour(tail + d, x);
-    }
+  __device__ void KeepFour(const ProgramJob& of, uint32_t four, const float4& x) const {
+    const uint2 rounded = {PackRounded(x.x, x.y), PackRounded(x.z, x.w)};
+    Base::template At<uint2>(of.to + this->place_ * of.row_bytes)[four] = rounded;
+    reinterpret_cast<uint2*>(this->TailRow(of.tail, of.tail_bytes, this->place_))[four] = rounded;
   }
-
-  __device__ void SplitQuery(uint32_t vector) const {
-    const float* from = Base::template At<float>(l_.vectors[vector]);
-    bf16* const to = Base::template At<bf16>(l_.queries[vector]);
-    for (uint32_t d = lane_ * 4; d < Form::kKey; d += 128) {
-      const float4 x = *reinterpret_cast<const float4*>(from + d);
-      uint2 high, low;
-      Split(x.x, x.y, high.x, low.x);
-      Split(x.z, x.w, high.y, low.y);
-      *reinterpret_cast<uint2*>(to + d) = high;
-      *reinterpret_cast<uint2*>(to + kPart + d) = low;
-    }
-  }
-
-  __device__ bf16* Row(uint32_t row, uint32_t place) const {
-    return Base::template At<bf16>(l_.rows[row]) + place * l_.row_stride[row];
+  __device__ void SplitFour(const ProgramJob& of, uint32_t four, const float4& x) const {
+    uint2 high, low;
+    Split(x.x, x.y, high.x, low.x);
+    Split(x.z, x.w, high.y, low.y);
+    Base::template At<uint2>(of.to)[four] = high;
+    Base::template At<uint2>(of.to + kPart * 2)[four] = low;
   }
 
   // Cumulative to the place; the border is place -1.
@@ -116,30 +123,26 @@ class ProgramConsumer : public ProgramWork<Form> {
 
   // --- a visit -----------------------------------------------------------------------------------
 
-  __device__ void Visit(const ProgramVisit& visit) {
-    const ProgramSum& sum = c_.sums[visit.sum];
+  __device__ void Visit(const VisitTable& visit) {
     TakeQueries(visit);
     TakeTarget(visit);
-    TakeDecays(visit, sum);
-    ScoreRows(visit, sum);
-    values_ =
-        Row(sum.value, lane_ % 8 + (lane_ >= 16 ? 8 : 0)) + sum.value_column + lane_ / 8 % 2 * 8;
-    for (uint32_t tile = 0; tile < sum.padded_value / 16; ++tile) {
-      if (stage_.at % kConsumers == warp_) {
-        WaitBarrier(&barriers_.full[stage_.at], stage_.parity);
-        VisitTile(sum, tile, Base::Stage(stage_.at));
-        __syncwarp();
-        if (lane_ == 0) Arrive(&barriers_.empty[stage_.at]);
-      }
-      stage_.Advance(l_.stages);
+    TakeDecays(visit);
+    keys_ = Base::template At<std::byte>(visit.key);
+    key_bytes_ = visit.key_bytes;
+    values_ = Base::template At<std::byte>(visit.value) +
+              (lane_ % 8 + (lane_ >= 16 ? 8 : 0)) * visit.value_bytes + lane_ / 8 % 2 * 16;
+    const uint32_t groups = (visit.tiles + kConsumers - 1) / kConsumers;
+    ReadGroups<true>(visit, 0, groups);
+    for (uint32_t first = kTiles; first < groups; first += kTiles) {
+      ReadGroups<false>(visit, first, groups);
     }
   }
 
   // Of 16 keys each, as right operands: high parts, low parts.
-  __device__ void TakeQueries(const ProgramVisit& visit) {
-    const bool present = g_ < visit.read_count;
-    const uint32_t vector = c_.reads[visit.reads[present ? g_ : 0]].query;
-    const bf16* const query = Base::template At<bf16>(l_.queries[vector]) + 2 * t_;
+  __device__ void TakeQueries(const VisitTable& visit) {
+    const bool present = g_ < visit.reads;
+    const bf16* const query =
+        Base::template At<bf16>(visit.targets[present ? g_ : 0].query) + 2 * t_;
 #pragma unroll
     for (uint32_t kt = 0; kt < kKeyTiles; ++kt) {
       const bf16* high = query + kt * 16;
@@ -149,65 +152,107 @@ class ProgramConsumer : public ProgramWork<Form> {
   }
 
   // Where the lane writes: read t of the visit, from value column g on.
-  __device__ void TakeTarget(const ProgramVisit& visit) {
-    target_ = {};
-    if (t_ >= visit.read_count) return;
-    const uint32_t index = visit.reads[t_];
-    const ProgramRead& read = c_.reads[index];
-    target_.ridge = read.ridge, target_.add = read.add;
-    if (read.ridge != 0.0f) target_.query = Base::template At<float>(l_.vectors[read.query]) + g_;
-    if (read.to_row) {
-      target_.high = Row(read.to, this->place_) + g_;
-      target_.tail = this->TailRow(c_.rows_of[read.to], this->place_) + g_;
-    } else if (read.to == c_.out) {
-      target_.sum = Base::template At<float>(l_.out) + g_;
-      if (index == l_.last_out) target_.out = this->Vector(c_.vectors[c_.out]) + g_;
-    } else {
-      target_.high = Base::template At<bf16>(l_.queries[read.to]) + g_;
+  __device__ void TakeTarget(const VisitTable& visit) {
+    writes_ = t_ < visit.reads;
+    if (!writes_) return;
+    const ProgramTarget& of = visit.targets[t_];
+    target_ = {of.writes,
+               of.ridge,
+               of.add,
+               Base::template At<float>(of.ridge_of) + g_,
+               Base::template At<std::byte>(of.to),
+               nullptr};
+    if (of.writes == WritesTo::kRow) {
+      target_.to += this->place_ * of.row_bytes;
+      target_.device = this->TailRow(of.tail, of.tail_bytes, this->place_) + g_ * sizeof(bf16);
+    } else if (of.writes == WritesTo::kOutput) {
+      target_.device = reinterpret_cast<std::byte*>(this->Vector(c_.vectors[c_.out]) + g_);
     }
   }
 
-  // The last place whose row read r of the visit sees.
-  __device__ int LastPlace(const ProgramVisit& visit, uint32_t r) const {
-    return static_cast<int>(this->place_) - (c_.reads[visit.reads[r]].strict ? 1 : 0);
+  // The last place whose row the read sees.
+  __device__ int LastPlace(const ProgramTarget& read) const {
+    return static_cast<int>(this->place_ - read.strict);
   }
 
   // In lane s from row s to the last row that a read sees, in lane C from the border.
-  __device__ void TakeDecays(const ProgramVisit& visit, const ProgramSum& sum) {
+  __device__ void TakeDecays(const VisitTable& visit) {
     const int from = lane_ < kChunk ? static_cast<int>(lane_) : -1;
+#pragma unroll
     for (uint32_t r = 0; r < kMostVisitReads; ++r) {
       decay_[r] = 1.0f;
-      if (c_.decays == nullptr || r >= visit.read_count) continue;
-      const int last = LastPlace(visit, r);
-      if (from <= last) decay_[r] = DecayBetween(sum.decay_power, from, last);
+      last_[r] = r < visit.reads ? LastPlace(visit.targets[r]) : -1;
+      if (c_.decays == nullptr || r >= visit.reads || from > last_[r]) continue;
+      decay_[r] = DecayBetween(visit.decay_power, from, last_[r]);
     }
   }
 
-  // The scores of the chunk's rows with their decays, as a right operand.
-  __device__ void ScoreRows(const ProgramVisit& visit, const ProgramSum& sum) {
+  // A tile of each of kTiles groups from `first` on, if there are so many: with kScores also the
+  // scores of the chunk's rows, whose products run beside those of the tiles.
+  template <bool kScores>
+  __device__ void ReadGroups(const VisitTable& visit, uint32_t first, uint32_t groups) {
+    const uint32_t count = min(kTiles, groups - first);
+    const std::byte* stages[kTiles];
+    Ring ring = stages_;
+#pragma unroll
+    for (uint32_t i = 0; i < kTiles; ++i) {
+      if (i > 0 && i < count) ring.Advance(l_.groups);
+      stages[i] = Base::Stage(StageOf(ring));
+      WaitBarrier(&barriers_.full[StageOf(ring)], ring.parity);
+    }
+    float x[kTiles][4] = {};
+    ReadStates<kScores>(stages, x);
+    uint32_t values[kTiles][4];
+    ReadRows(visit, first, values, x);
+#pragma unroll
+    for (uint32_t i = 0; i < kTiles; ++i) {
+      const uint32_t tile = (first + i) * kConsumers + warp_;
+      if (i >= count || tile >= visit.tiles) continue;
+      WriteTile(tile, x[i]);
+      if (this->place_ + 1 == kChunk) Fold(visit, tile, stages[i], values[i]);
+    }
+    Release(count);
+  }
+
+  __device__ uint32_t StageOf(const Ring& ring) const { return ring.at * kConsumers + warp_; }
+
+  __device__ void Release(uint32_t count) {
+    __syncwarp();
+#pragma unroll
+    for (uint32_t i = 0; i < kTiles; ++i) {
+      if (i >= count) continue;
+      if (lane_ == 0) Arrive(&barriers_.empty[StageOf(stages_)]);
+      stages_.Advance(l_.groups);
+    }
+  }
+
+  // Sums of a unit that has just begun have no state: what is in the stages is not used.
+  template <bool kScores>
+  __device__ void ReadStates(const std::byte* const (&stages)[kTiles], float (&x)[kTiles][4]) {
     float score[4] = {};
-    const uint32_t stride = l_.row_stride[sum.key];
-    const bf16* const key = Row(sum.key, g_) + 2 * t_;
+    const std::byte* const key = keys_ + g_ * key_bytes_ + t_ * 4;
 #pragma unroll
     for (uint32_t kt = 0; kt < kKeyTiles; ++kt) {
-      const bf16* k = key + kt * 16;
-      const uint32_t keys[4] = {Two(k), Two(k + 8 * stride), Two(k + 8), Two(k + 8 * stride + 8)};
-      MultiplyAdd(score, keys, queries_[kt].x, queries_[kt].y);
-      MultiplyAdd(score, keys, queries_[kt].z, queries_[kt].w);
-    }
-    Weigh(visit, score);
-    TakeScores(score);
-  }
-
-  // Columns 2t and 2t + 1 of rows g and g + 8; zero for rows that a read does not see.
-  __device__ void Weigh(const ProgramVisit& visit, float (&score)[4]) const {
+      if (kScores) {
+        const auto* near = reinterpret_cast<const uint32_t*>(key + kt * 32);
+        const auto* far = reinterpret_cast<const uint32_t*>(key + kt * 32 + 8 * key_bytes_);
+        const uint32_t keys[4] = {near[0], far[0], near[4], far[4]};
+        MultiplyAdd(score, keys, queries_[kt].x, queries_[kt].y);
+        MultiplyAdd(score, keys, queries_[kt].z, queries_[kt].w);
+      }
 #pragma unroll
-    for (uint32_t r = 0; r < kMostVisitReads; ++r) {
-      const int last = r < visit.read_count ? LastPlace(visit, r) : -1;
-      const float near = __shfl_sync(0xffffffffu, decay_[r], g_);
-      const float far = __shfl_sync(0xffffffffu, decay_[r], g_ + 8);
-      score[r] = t_ == 0 && static_cast<int>(g_) <= last ? score[r] * near : 0.0f;
-      score[r + 2] = t_ == 0 && static_cast<int>(g_ + 8) <= last ? score[r + 2] * far : 0.0f;
+      for (uint32_t i = 0; i < kTiles; ++i) {
+        HeldTile<Form::kBf16State> state;
+        state.Load(stages[i], kt);
+        state.MultiplyParts(x[i], queries_[kt]);
+      }
+    }
+    if (kScores) TakeScores(score);
+#pragma unroll
+    for (uint32_t j = 0; j < 4; ++j) {
+      const float decay = __shfl_sync(0xffffffffu, decay_[j % 2], kChunk);
+#pragma unroll
+      for (uint32_t i = 0; i < kTiles; ++i) x[i][j] = this->fresh_ ? 0.0f : x[i][j] * decay;
     }
   }
 
@@ -215,8 +260,10 @@ class ProgramConsumer : public ProgramWork<Form> {
     return *reinterpret_cast<const uint32_t*>(&two);
   }
 
-  // As a lane's rows 2t, 2t + 1, 2t + 8 and 2t + 9 of column g, in parts.
-  __device__ void TakeScores(const float (&score)[4]) {
+  // The scores with their decays, as a right operand: a lane's rows 2t, 2t + 1, 2t + 8 and 2t + 9
+  // of column g, in parts.
+  __device__ void TakeScores(float (&score)[4]) {
+    Weigh(score);
     float x[4];
     TransposeScores(score, x);
     __nv_bfloat162 high[2], low[2];
@@ -228,34 +275,34 @@ class ProgramConsumer : public ProgramWork<Form> {
     scores_ = {Bits(high[0]), Bits(high[1]), Bits(low[0]), Bits(low[1])};
   }
 
-  __device__ void VisitTile(const ProgramSum& sum, uint32_t tile, const std::byte* stage) {
-    float x[4] = {};
-    if (!this->fresh_) ReadState(stage, x);
-    if (c_.decays != nullptr) {
+  // Columns 2t and 2t + 1 of rows g and g + 8; zero for rows that a read does not see.
+  __device__ void Weigh(float (&score)[4]) const {
 #pragma unroll
-      for (uint32_t i = 0; i < 4; ++i) x[i] *= __shfl_sync(0xffffffffu, decay_[i % 2], kChunk);
+    for (uint32_t r = 0; r < kMostVisitReads; ++r) {
+      const float near = __shfl_sync(0xffffffffu, decay_[r], g_);
+      const float far = __shfl_sync(0xffffffffu, decay_[r], g_ + 8);
+      score[r] = t_ == 0 && static_cast<int>(g_) <= last_[r] ? score[r] * near : 0.0f;
+      score[r + 2] = t_ == 0 && static_cast<int>(g_ + 8) <= last_[r] ? score[r + 2] * far : 0.0f;
     }
-    uint32_t values[4];
-    LoadValues(tile, values);
-    MultiplyAdd(x, values, scores_.x, scores_.y);
-    MultiplyAdd(x, values, scores_.z, scores_.w);
-    WriteTile(tile, x);
-    if (this->place_ + 1 == kChunk) Fold(sum, tile, stage, values);
   }
 
-  __device__ void ReadState(const std::byte* stage, float (&x)[4]) const {
+  // Adds the rows' values times their scores; a tile that there is not is read as the last one.
+  __device__ void ReadRows(const VisitTable& visit, uint32_t first, uint32_t (&values)[kTiles][4],
+                           float (&x)[kTiles][4]) const {
 #pragma unroll
-    for (uint32_t kt = 0; kt < kKeyTiles; ++kt) {
-      HeldTile<Form::kBf16State> state;
-      state.Load(stage, kt);
-      state.MultiplyParts(x, queries_[kt]);
+    for (uint32_t i = 0; i < kTiles; ++i) {
+      LoadValues(min((first + i) * kConsumers + warp_, visit.tiles - 1), values[i]);
     }
+#pragma unroll
+    for (uint32_t i = 0; i < kTiles; ++i) MultiplyAdd(x[i], values[i], scores_.x, scores_.y);
+#pragma unroll
+    for (uint32_t i = 0; i < kTiles; ++i) MultiplyAdd(x[i], values[i], scores_.z, scores_.w);
   }
 
   // As a left operand, zeros in the rows after the token's: their scores are zero, but zero times
   // anything is not zero.
   __device__ void LoadValues(uint32_t tile, uint32_t (&values)[4]) const {
-    LoadTransposed(values, values_ + tile * 16);
+    LoadTransposed(values, reinterpret_cast<const bf16*>(values_) + tile * 16);
 #pragma unroll
     for (uint32_t i = 0; i < 4; ++i) {
       const uint32_t s = 2 * t_ + i / 2 * 8;
@@ -268,16 +315,17 @@ class ProgramConsumer : public ProgramWork<Form> {
   __device__ void WriteTile(uint32_t tile, const float (&x)[4]) const {
     const float second = __shfl_sync(0xffffffffu, x[1], lane_ / 4 * 4);
     const float second_far = __shfl_sync(0xffffffffu, x[3], lane_ / 4 * 4);
+    if (!writes_) return;
     float near = t_ == 0 ? x[0] : second, far = t_ == 0 ? x[2] : second_far;
     const uint32_t e = tile * 16;
-    if (target_.query != nullptr) {
+    if (target_.ridge != 0.0f) {
       near = fmaf(target_.ridge, target_.query[e], near);
       far = fmaf(target_.ridge, target_.query[e + 8], far);
     }
-    if (target_.high != nullptr) {
+    if (target_.writes == WritesTo::kRow || target_.writes == WritesTo::kQuery) {
       WriteRow(e, near);
       WriteRow(e + 8, far);
-    } else if (target_.sum != nullptr) {
+    } else {
       WriteOutput(e, near);
       WriteOutput(e + 8, far);
     }
@@ -285,53 +333,55 @@ class ProgramConsumer : public ProgramWork<Form> {
 
   // To a row, or to a query in parts.
   __device__ void WriteRow(uint32_t e, float x) const {
+    auto* const to = reinterpret_cast<bf16*>(target_.to) + g_ + e;
     const bf16 high = __float2bfloat16_rn(x);
-    target_.high[e] = high;
-    if (target_.tail != nullptr) {
-      target_.tail[e] = high;
+    *to = high;
+    if (target_.writes == WritesTo::kRow) {
+      reinterpret_cast<bf16*>(target_.device)[e] = high;
     } else {
-      target_.high[e + kPart] = __float2bfloat16_rn(Rest(x, high));
+      to[kPart] = __float2bfloat16_rn(Rest(x, high));
     }
   }
 
   // Another visit may have written what it adds to.
   __device__ void WriteOutput(uint32_t e, float x) const {
-    if (target_.add != 0.0f) x = fmaf(target_.add, x, target_.sum[e]);
-    if (target_.out != nullptr) {
-      target_.out[e] = x;
+    auto* const to = reinterpret_cast<float*>(target_.to) + g_ + e;
+    if (target_.add != 0.0f) x = fmaf(target_.add, x, *to);
+    if (target_.writes == WritesTo::kOutput) {
+      reinterpret_cast<float*>(target_.device)[e] = x;
     } else {
-      target_.sum[e] = x;
+      *to = x;
     }
   }
 
   // --- fold --------------------------------------------------------------------------------------
 
-  __device__ void Fold(const ProgramSum& sum, uint32_t tile, const std::byte* stage,
+  __device__ void Fold(const VisitTable& visit, uint32_t tile, const std::byte* stage,
                        const uint32_t (&values)[4]) const {
     const int border = static_cast<int>(kChunk) - 1;
-    const float weight = DecayBetween(sum.decay_power, -1, border);
+    const float weight = DecayBetween(visit.decay_power, -1, border);
     float weights[4];
 #pragma unroll
     for (uint32_t i = 0; i < 4; ++i) {
-      weights[i] =
-          DecayBetween(sum.decay_power, static_cast<int>(2 * t_ + i % 2 + i / 2 * 8), border);
+      const auto row = static_cast<int>(2 * t_ + i % 2 + i / 2 * 8);
+      weights[i] = DecayBetween(visit.decay_power, row, border);
     }
     std::byte* const to =
-        this->Matrix(sum, this->segment_.base_out) + size_t{tile} * Form::kTileBytes;
+        this->State(visit, this->segment_.base_out) + size_t{tile} * Form::kTileBytes;
 #pragma unroll 2
     for (uint32_t kt = 0; kt < kKeyTiles; ++kt) {
       StateTile state = {};
       if (!this->fresh_) state = LoadTile<Form::kBf16State>(stage, kt);
-      FoldTile(sum, kt, weight, weights, values, state);
+      FoldTile(kt, weight, weights, values, state);
       StoreTile<Form::kBf16State>(to, kt, state);
     }
   }
 
-  __device__ void FoldTile(const ProgramSum& sum, uint32_t kt, float w, const float (&weights)[4],
+  __device__ void FoldTile(uint32_t kt, float w, const float (&weights)[4],
                            const uint32_t (&values)[4], StateTile& s) const {
     uint32_t high[4], low[4];
-    const bf16* row = Row(sum.key, lane_ % 8 + lane_ / 8 % 2 * 8);
-    LoadTransposed(high, row + kt * 16 + lane_ / 16 * 8);
+    const std::byte* const row = keys_ + lane_ % 16 * key_bytes_ + lane_ / 16 * 16;
+    LoadTransposed(high, reinterpret_cast<const bf16*>(row) + kt * 16);
 #pragma unroll
     for (uint32_t i = 0; i < 4; ++i) {
       const float* const near = &weights[i % 2 * 2];
@@ -343,24 +393,28 @@ class ProgramConsumer : public ProgramWork<Form> {
     s = folded.Tile();
   }
 
-  // Where a lane writes one read; a null pointer: not there.
+  // Where a lane writes one read.
   struct Target {
-    const float* query = nullptr;  // what the ridge multiplies
-    bf16* high = nullptr;          // a row, or the high parts of a query
-    bf16* tail = nullptr;          // the row in device memory
-    float* sum = nullptr;          // the output so far
-    float* out = nullptr;          // the output, complete
-    float ridge = 0.0f, add = 0.0f;
+    WritesTo writes;
+    float ridge, add;
+    const float* query;  // what the ridge multiplies
+    std::byte* to;       // in the unit's buffer
+    std::byte* device;   // the tail's row, or the output
   };
 
   const uint32_t warp_, g_, t_;
-  Ring stage_;
+  uint32_t job_ = 0, four_ = 0;
+  Ring stages_;
   // Of the visit.
   Target target_;
-  const bf16* values_ = nullptr;  // where the lane loads value columns of a tile
+  bool writes_;
+  const std::byte* keys_ = nullptr;    // row of place 0
+  const std::byte* values_ = nullptr;  // where the lane loads value columns of a tile
+  uint32_t key_bytes_;
   uint4 queries_[kKeyTiles];
   uint4 scores_;  // high parts, low parts
   float decay_[kMostVisitReads];
+  int last_[kMostVisitReads];  // the last place whose row a read sees
 };
 
 }  // namespace rivulet::cuda

@@ -11,11 +11,10 @@
 
 namespace rivulet::cuda {
 
-// States come by bulk copies, a stage each; rows and vectors, which are many and short, by copies
-// of 16 bytes of all lanes.
+// States come by bulk copies, a stage each, which the lanes of a group's stages ask for together;
+// rows and vectors, which are many and short, by copies of 16 bytes of all lanes.
 //
-// A block begins with the unit of its number and then takes the next one that no block has taken,
-// since units that fold take longer. `next_unit` is zero before the launch, and again after it.
+// Units are taken as blocks get to them (shared_work.cuh), since those that fold take longer.
 template <typename Form>
 class ProgramProducer : public ProgramWork<Form> {
   using Base = ProgramWork<Form>;
@@ -23,30 +22,29 @@ class ProgramProducer : public ProgramWork<Form> {
   using Base::c_;
   using Base::l_;
   using Base::lane_;
-  static constexpr uint32_t kMostUnits = uint32_t{1} << 31;
 
  public:
-  __device__ ProgramProducer(const SumProgramCall& call, const ProgramPlan& plan,
-                             const ProgramLayout& layout, std::byte* memory, uint32_t* next_unit)
-      : Base(call, plan, layout, memory), next_unit_(next_unit) {}
+  __device__ ProgramProducer(const SumProgramCall& call, const ProgramLayout& layout,
+                             std::byte* memory, uint32_t* taken)
+      : Base(call, layout, memory), units_(taken) {}
 
   // The numbers of a unit come while the states of the one before do, as soon as there is a buffer
   // for them: they have to be there when the consumers come to the unit.
   __device__ void Run() {
     bool more = TakeSegment(blockIdx.x);
     BeginStates();
-    if (more) BringStates(l_.stages);
+    if (more) BringStates(l_.groups);
     AwaitLastKernel();
     if (!more) {
-      CountUnit();
-      more = TakeUnit(TakenUnit());
+      units_.Ask();
+      more = TakeUnit(units_.Next());
       BeginStates();
     }
     if (more) BringNumbers();
     while (more) {
-      CountUnit();
+      units_.Ask();
       next_ = Next::kUnknown;
-      BringStates(kAllStages);
+      BringStates(kAllGroups);
       if (next_ == Next::kUnknown) TakeNext();
       if (next_ == Next::kTaken) BringNumbers();
       more = next_ != Next::kNone;
@@ -59,30 +57,24 @@ class ProgramProducer : public ProgramWork<Form> {
   // What is known of the unit after the one whose states are brought: nothing, its segment, its
   // numbers have been brought, or that there is none.
   enum class Next : uint8_t { kUnknown, kTaken, kBrought, kNone };
-  static constexpr uint32_t kAllStages = ~0u;
+  static constexpr uint32_t kAllGroups = ~0u;
 
-  // Once for each unit that was taken. Not atomicAdd: the compiler adds up those of a warp and
-  // shares out the sum, for which the warp waits.
-  __device__ void CountUnit() {
-    if (lane_ == 0) taken_ = atomicInc(next_unit_, kMostUnits);
-  }
   // Unit n; false if its segment has no token.
   __device__ bool TakeSegment(uint32_t n) {
-    const uint32_t unit = n % c_.units;
-    Base::Take(c_.rows.segments[n / c_.units], unit, unit / c_.group_heads);
+    const uint32_t segment = Over(n, l_.of_segment);
+    const uint32_t unit = n - segment * l_.of_segment.divisor;
+    Base::Take(c_.rows.segments[segment], unit, Over(unit, l_.of_group));
     return this->segment_.tokens != 0;
   }
   // Unit n, or the next one that has a token; false where there is none.
   __device__ bool TakeUnit(uint32_t n) {
-    for (; n < l_.units; n = TakenUnit()) {
+    for (; n < l_.units; n = units_.Next()) {
       if (TakeSegment(n)) return true;
-      CountUnit();
+      units_.Ask();
     }
     return false;
   }
-  __device__ uint32_t TakenUnit() const { return gridDim.x + __shfl_sync(0xffffffffu, taken_, 0); }
-
-  __device__ void TakeNext() { next_ = TakeUnit(TakenUnit()) ? Next::kTaken : Next::kNone; }
+  __device__ void TakeNext() { next_ = TakeUnit(units_.Next()) ? Next::kTaken : Next::kNone; }
 
   // Where the copies of states stand: at the first one of the unit that was taken.
   __device__ void BeginStates() {
@@ -92,25 +84,24 @@ class ProgramProducer : public ProgramWork<Form> {
     brought_ = 0;
   }
 
-  // The stages of all visits in order, up to `most` of them. Those that were brought are left out.
+  // The groups of all visits in order, up to `most` of them. Those that were brought are left out.
   __device__ void BringStates(uint32_t most) {
     uint32_t n = 0;
-    for (uint32_t v = 0; v < this->plan_.visit_count; ++v) {
-      const ProgramSum& sum = c_.sums[this->plan_.visits[v].sum];
-      const uint32_t tiles = sum.padded_value / 16;
+    for (uint32_t v = 0; v < l_.visits; ++v) {
+      const VisitTable& visit = l_.tables.visits[v];
       const std::byte* from =
-          states_ + sum.offset + size_t{states_unit_} * tiles * Form::kTileBytes;
-      for (uint32_t tile = 0; tile < tiles; ++tile, ++n) {
+          states_ + visit.state + size_t{states_unit_} * visit.tiles * Form::kTileBytes;
+      for (uint32_t tile = 0; tile < visit.tiles; tile += Form::kConsumers, ++n) {
         if (n < brought_) continue;
         if (n == most) return;
-        if (most == kAllStages) LookAhead();
-        BringStage(from + size_t{tile} * Form::kTileBytes);
+        if (most == kAllGroups) LookAhead();
+        BringGroup(from + size_t{tile} * Form::kTileBytes, visit.tiles - tile);
         brought_ = n + 1;
       }
     }
   }
 
-  // Brings the numbers of the next unit if it is time, not before a stage of this one is under way.
+  // Brings the numbers of the next unit if it is time, not before states of this one are under way.
   __device__ void LookAhead() {
     if (brought_ == 0 || next_ == Next::kBrought || next_ == Next::kNone) return;
     if (next_ == Next::kUnknown) TakeNext();
@@ -128,14 +119,18 @@ class ProgramProducer : public ProgramWork<Form> {
     return __shfl_sync(0xffffffffu, free, 0);
   }
 
-  __device__ void BringStage(const std::byte* from) {
-    if (!stage_.first_round) WaitBarrier(&barriers_.empty[stage_.at], stage_.parity ^ 1);
-    if (lane_ == 0) {
-      uint64_t* const full = &barriers_.full[stage_.at];
-      ArriveExpecting(full, states_fresh_ ? 0 : Form::kTileBytes);
-      if (!states_fresh_) BulkCopy(Base::Stage(stage_.at), from, Form::kTileBytes, full);
+  // Consecutive tiles, of which there are `tiles`. A lane fills the stage of one consumer.
+  __device__ void BringGroup(const std::byte* from, uint32_t tiles) {
+    if (lane_ < Form::kConsumers) {
+      const uint32_t stage = stages_.at * Form::kConsumers + lane_;
+      const uint32_t bytes = states_fresh_ || lane_ >= tiles ? 0 : Form::kTileBytes;
+      uint64_t* const full = &barriers_.full[stage];
+      if (!stages_.first_round) WaitBarrier(&barriers_.empty[stage], stages_.parity ^ 1);
+      ArriveExpecting(full, bytes);
+      if (bytes != 0) BulkCopy(Base::Stage(stage), from + lane_ * Form::kTileBytes, bytes, full);
     }
-    stage_.Advance(l_.stages);
+    __syncwarp();
+    stages_.Advance(l_.groups);
   }
 
   __device__ void BringNumbers() {
@@ -153,14 +148,12 @@ class ProgramProducer : public ProgramWork<Form> {
   // The token's inputs, and the unit's decays.
   __device__ void BringVectors() const {
 #pragma unroll 1
-    for (uint32_t v = 0; v < kMostProgramVectors; ++v) {
-      if (l_.vectors[v] == kAbsent) continue;
-      Bring(Base::template At<std::byte>(l_.vectors[v]), this->Vector(c_.vectors[v]),
-            c_.vectors[v].width * 4);
+    for (uint32_t i = 0; i < l_.inputs; ++i) {
+      const ProgramVector& vector = c_.vectors[l_.input[i].vector];
+      Bring(l_.input[i].to, this->Vector(vector), vector.width);
     }
     if (c_.decays == nullptr) return;
-    Bring(Base::template At<std::byte>(l_.decays), c_.decays + size_t{this->unit_} * kChunk,
-          kChunk * 4);
+    Bring(l_.decays, c_.decays + size_t{this->unit_} * kChunk, kChunk);
   }
 
   __device__ void AwaitBuffer() {
@@ -169,43 +162,40 @@ class ProgramProducer : public ProgramWork<Form> {
     WaitBarrier(&barriers_.unit_empty[unit_buffer_.at], unit_buffer_.parity ^ 1);
   }
 
-  // The rows of the tail before the token's.
+  // The rows of the tail before the token's: a row by 1 << row_shift lanes.
   __device__ void BringRows(uint32_t r) const {
     const ProgramRow& row = c_.rows_of[r];
-    const bf16* from = this->TailRow(row, 0);
-    bf16* to = Base::template At<bf16>(l_.rows[r]);
-    const uint32_t eights = row.width / 8;
-    uint32_t place = 0, column = lane_;
-    while (column >= eights) column -= eights, ++place;
-    while (place < this->place_) {
-      CopyAsync(to + place * l_.row_stride[r] + column * 8, from + place * row.width + column * 8);
-      column += 32;
-      while (column >= eights) column -= eights, ++place;
+    const uint32_t shift = l_.row_shift[r], lanes = 1u << shift, step = 32u >> shift;
+    const uint32_t bytes = row.width * 2;
+    const std::byte* from = this->TailRow(row.offset, bytes, 0);
+    std::byte* const to = Base::template At<std::byte>(l_.rows[r]);
+    for (uint32_t place = lane_ >> shift; place < this->place_; place += step) {
+      for (uint32_t at = (lane_ & (lanes - 1)) * 16; at < bytes; at += lanes * 16) {
+        CopyAsync(to + place * l_.row_bytes[r] + at, from + place * bytes + at);
+      }
     }
   }
 
-  __device__ void Bring(std::byte* to, const float* from, uint32_t bytes) const {
-    for (uint32_t i = lane_ * 16; i < bytes; i += 512) {
-      CopyAsync(to + i, reinterpret_cast<const std::byte*>(from) + i);
+  __device__ void Bring(uint32_t to, const float* from, uint32_t count) const {
+    for (uint32_t i = lane_ * 4; i < count; i += 128) {
+      CopyAsync(Base::template At<float>(to) + i, from + i);
     }
   }
 
-  // Tells the others that there is no more work. The last block to find this out prepares the
-  // counter for the next launch.
+  // Tells the others that there is no more work.
   __device__ void End() {
     AwaitBuffer();
     ArriveAfterCopies(&barriers_.unit_full[unit_buffer_.at]);
     if (lane_ != 0) return;
     Base::Header().last = 1;
     Arrive(&barriers_.unit_full[unit_buffer_.at]);
-    if (taken_ + 1 == l_.units) *next_unit_ = 0;
+    units_.End(l_.units);
   }
 
-  uint32_t* const next_unit_;
-  Ring stage_, unit_buffer_;
-  uint32_t taken_ = 0;  // lane 0: how many units were taken before the block's next one
+  WorkCounter units_;
+  Ring stages_, unit_buffer_;
   Next next_ = Next::kUnknown;
-  // The unit whose states are brought, and how many of its stages were.
+  // The unit whose states are brought, and how many of its groups were.
   const std::byte* states_ = nullptr;
   uint32_t states_unit_ = 0, brought_ = 0;
   bool states_fresh_ = false;

@@ -36,18 +36,18 @@ __device__ void InitProgramBarriers(ProgramBarriers& barriers, uint32_t stages) 
 template <typename Form>
 __global__ void __launch_bounds__((Form::kConsumers + 1) * 32, Form::kMostBlocks)
     ProgramStreamKernel(const __grid_constant__ SumProgramCall call,
-                        const __grid_constant__ ProgramPlan plan,
-                        const __grid_constant__ ProgramLayout layout, uint32_t* next_unit) {
+                        const __grid_constant__ ProgramLayout layout, uint32_t* taken) {
   extern __shared__ __align__(128) std::byte memory[];
   AllowNextKernel();
   if (threadIdx.x == 0) {
-    InitProgramBarriers<Form>(*reinterpret_cast<ProgramBarriers*>(memory), layout.stages);
+    InitProgramBarriers<Form>(*reinterpret_cast<ProgramBarriers*>(memory),
+                              layout.groups * Form::kConsumers);
   }
   __syncthreads();
   if (threadIdx.x / 32 < Form::kConsumers) {
-    ProgramConsumer<Form>(call, plan, layout, memory).Run();
+    ProgramConsumer<Form>(call, layout, memory).Run();
   } else {
-    ProgramProducer<Form>(call, plan, layout, memory, next_unit).Run();
+    ProgramProducer<Form>(call, layout, memory, taken).Run();
   }
 }
 
@@ -77,17 +77,26 @@ bool IsCopied(const SumProgramCall& call, uint32_t vector) {
   return false;
 }
 
+// How many lanes copy a row of so many pieces of 16 bytes: a power of two.
+uint32_t LanesShift(uint32_t pieces) {
+  uint32_t shift = 0;
+  while (shift < 5 && 1u << shift < pieces) ++shift;
+  return shift;
+}
+
 void LayOutUnit(const SumProgramCall& call, ProgramLayout& layout) {
   Taker unit(0);
   for (uint32_t r = 0; r < call.row_count; ++r) {
-    layout.row_stride[r] = call.rows_of[r].width + kPad;
-    layout.rows[r] = unit.Take(kChunk * layout.row_stride[r] * 2);
+    layout.row_bytes[r] = (call.rows_of[r].width + kPad) * 2;
+    layout.row_shift[r] = LanesShift(call.rows_of[r].width / 8);
+    layout.rows[r] = unit.Take(kChunk * layout.row_bytes[r]);
   }
   for (uint32_t v = 0; v < kMostProgramVectors; ++v) {
     const bool query = IsQuery(call, v), read = query || IsCopied(call, v);
     const bool input = read && IsInput(call, v);
     layout.vectors[v] = input ? unit.Take(call.vectors[v].width * 4) : kAbsent;
     layout.queries[v] = query ? unit.Take((call.padded_key + kPad) * 4) : kAbsent;
+    if (input) layout.input[layout.inputs++] = {v, layout.vectors[v]};
   }
   layout.decays = unit.Take(kChunk * 4);
   layout.out = unit.Take(call.vectors[call.out].width * 4);
@@ -95,16 +104,90 @@ void LayOutUnit(const SumProgramCall& call, ProgramLayout& layout) {
   layout.unit_bytes = unit.Aligned();
 }
 
-ProgramLayout LayoutFor(const SumProgramCall& call) {
+// --- the tables ----------------------------------------------------------------------------------
+
+// The rows that copy vectors, and the queries that are inputs.
+void ListJobs(const SumProgramCall& call, ProgramLayout& layout) {
+  for (uint32_t r = 0; r < call.row_count; ++r) {
+    const ProgramRow& row = call.rows_of[r];
+    uint32_t column = 0;
+    for (uint32_t i = 0; i < row.copies; ++i) {
+      const uint32_t width = call.vectors[row.copy[i]].width;
+      layout.tables.jobs[layout.jobs++] = {
+          layout.vectors[row.copy[i]], width / 4,     layout.rows[r] + column * 2,
+          layout.row_bytes[r],         row.width * 2, row.offset + column * 2};
+      column += width;
+    }
+  }
+  for (uint32_t v = 0; v < kMostProgramVectors; ++v) {
+    if (layout.queries[v] == kAbsent || layout.vectors[v] == kAbsent) continue;
+    layout.tables.jobs[layout.jobs++] = {
+        layout.vectors[v], call.padded_key / 4, layout.queries[v], 0, 0, 0};
+  }
+}
+
+// Of a read; `last`: the output is complete after it.
+ProgramTarget TargetOf(const SumProgramCall& call, const ProgramRead& read, bool last,
+                       const ProgramLayout& layout) {
+  ProgramTarget target = {};
+  target.query = layout.queries[read.query];
+  target.strict = read.strict ? 1 : 0;
+  target.ridge = read.ridge;
+  target.add = read.add;
+  if (read.ridge != 0.0f) target.ridge_of = layout.vectors[read.query];
+  if (read.to_row) {
+    target.writes = WritesTo::kRow;
+    target.to = layout.rows[read.to];
+    target.row_bytes = layout.row_bytes[read.to];
+    target.tail_bytes = call.rows_of[read.to].width * 2;
+    target.tail = call.rows_of[read.to].offset;
+  } else if (read.to == call.out) {
+    target.writes = last ? WritesTo::kOutput : WritesTo::kSum;
+    target.to = layout.out;
+  } else {
+    target.writes = WritesTo::kQuery;
+    target.to = layout.queries[read.to];
+  }
+  return target;
+}
+
+void ListVisits(const SumProgramCall& call, const ProgramPlan& plan, ProgramLayout& layout) {
+  uint32_t last_out = 0;
+  for (uint32_t i = 0; i < call.read_count; ++i) {
+    if (!call.reads[i].to_row && call.reads[i].to == call.out) last_out = i;
+  }
+  layout.visits = plan.visit_count;
+  for (uint32_t v = 0; v < plan.visit_count; ++v) {
+    const ProgramVisit& planned = plan.visits[v];
+    const ProgramSum& sum = call.sums[planned.sum];
+    VisitTable& visit = layout.tables.visits[v];
+    visit = {.state = sum.offset,
+             .tiles = sum.padded_value / 16,
+             .reads = planned.read_count,
+             .key = layout.rows[sum.key],
+             .key_bytes = layout.row_bytes[sum.key],
+             .value = layout.rows[sum.value] + sum.value_column * 2,
+             .value_bytes = layout.row_bytes[sum.value],
+             .decay_power = sum.decay_power,
+             .targets = {}};
+    for (uint32_t r = 0; r < planned.read_count; ++r) {
+      const uint32_t index = planned.reads[r];
+      visit.targets[r] = TargetOf(call, call.reads[index], index == last_out, layout);
+    }
+  }
+}
+
+ProgramLayout LayoutFor(const SumProgramCall& call, const ProgramPlan& plan) {
   ProgramLayout layout = {};
   LayOutUnit(call, layout);
-  Taker block(sizeof(ProgramBarriers));
+  ListJobs(call, layout);
+  ListVisits(call, plan, layout);
+  Taker block(sizeof(ProgramBarriers) + sizeof(ProgramTables));
   layout.first_unit = block.Aligned();
   layout.first_stage = layout.first_unit + kUnitBuffers * layout.unit_bytes;
   layout.units = call.units * call.rows.segment_count;
-  for (uint32_t i = 0; i < call.read_count; ++i) {
-    if (!call.reads[i].to_row && call.reads[i].to == call.out) layout.last_out = i;
-  }
+  layout.of_segment = Divisor::Of(call.units);
+  layout.of_group = Divisor::Of(call.group_heads);
   return layout;
 }
 
@@ -112,11 +195,11 @@ ProgramLayout LayoutFor(const SumProgramCall& call) {
 template <typename Form>
 bool Fits(ProgramLayout& layout, uint32_t blocks) {
   const uint32_t room = kSharedOfBlocks / blocks - kSharedReserve;
-  constexpr uint32_t kStep = Form::kConsumers;
-  if (room < layout.first_stage + kStep * Form::kTileBytes) return false;
-  const uint32_t stages = (room - layout.first_stage) / Form::kTileBytes;
-  layout.stages = std::min(kMostProgramStages, stages / kStep * kStep);
-  layout.bytes = layout.first_stage + layout.stages * Form::kTileBytes;
+  constexpr uint32_t kGroupBytes = Form::kConsumers * Form::kTileBytes;
+  if (room < layout.first_stage + Form::kSideBySide * kGroupBytes) return false;
+  layout.groups =
+      std::min(kMostProgramStages / Form::kConsumers, (room - layout.first_stage) / kGroupBytes);
+  layout.bytes = layout.first_stage + layout.groups * kGroupBytes;
   return true;
 }
 
@@ -149,7 +232,8 @@ bool Streams(const SumProgramCall& call) {
 
 template <typename Form>
 bool Launch(const SumProgramCall& call, const ProgramPlan& plan, const LaunchContext& context) {
-  ProgramLayout layout = LayoutFor(call);
+  ProgramLayout layout = LayoutFor(call, plan);
+  if (!layout.of_segment.Serves(layout.units)) return false;
   uint32_t shared_by = Form::kMostBlocks;
   while (shared_by > 0 && !Fits<Form>(layout, shared_by)) --shared_by;
   const uint32_t blocks = shared_by * static_cast<uint32_t>(context.processors);
@@ -157,7 +241,7 @@ bool Launch(const SumProgramCall& call, const ProgramPlan& plan, const LaunchCon
   static const cudaError_t prepared = AllowAllShared(ProgramStreamKernel<Form>);
   context.Check(prepared);
   context.Run(ProgramStreamKernel<Form>, dim3(std::min(layout.units, blocks)),
-              (Form::kConsumers + 1) * 32, layout.bytes, call, plan, layout, context.counter);
+              (Form::kConsumers + 1) * 32, layout.bytes, call, layout, context.counter);
   return true;
 }
 

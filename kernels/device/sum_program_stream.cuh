@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "kernels/device/bulk_copy.cuh"
+#include "kernels/device/shared_work.cuh"
 #include "kernels/device/sum_program_plan.h"
 #include "kernels/device/sums.cuh"
 
@@ -16,6 +17,7 @@ namespace rivulet::cuda {
 
 constexpr uint32_t kMostProgramStages = 16;
 constexpr uint32_t kUnitBuffers = 2;
+constexpr uint32_t kAbsent = ~0u;
 
 // The kernel for a kind of state and Dp / 16.
 template <bool kBf16State_, int kKeyTiles_>
@@ -28,6 +30,9 @@ struct ProgramForm {
   // warps have to run side by side.
   static constexpr uint32_t kConsumers = kKeyTiles / 2;
   static constexpr uint32_t kMostBlocks = kKeyTiles > 8 ? 1 : kKeyTiles > 4 ? 3 : 5;  // a processor
+  // Tiles that a warp reads side by side, whose chains of products do not wait for each other. A
+  // block's memory has room for so many of each warp.
+  static constexpr uint32_t kSideBySide = kTileBytes <= 4096 || kBf16State ? 2 : 1;
 };
 
 // A barrier of a ring completes a phase when the place was filled (full) or read (empty).
@@ -43,37 +48,91 @@ struct UnitHeader {
   uint32_t last;  // not 0: there is no more work, and the rest is undefined
 };
 
-// A block's memory, in bytes. A stage is a tile of 16 value columns of a state. The stages are a
-// multiple of the consumers, so that each stage belongs to one consumer in all rounds: copies may
-// arrive out of order, and a consumer that waited for one round of a barrier while an earlier round
-// was under way would take the wrong one for its own. In a unit's buffer: rows of the tail, bf16
-// [C, width + pad]; input vectors, fp32 [width]; vectors that are queries, as high and low parts,
-// bf16 [2, Dp + pad]; the cumulative decays, fp32 [C]; the output, fp32 [Ep].
-struct ProgramLayout {
-  uint32_t rows[kMostProgramRows], row_stride[kMostProgramRows];  // strides in numbers
-  uint32_t vectors[kMostProgramVectors];                          // kAbsent: not an input
-  uint32_t queries[kMostProgramVectors];                          // kAbsent: not a query
-  uint32_t decays, out, header, unit_bytes;
-  uint32_t first_unit, first_stage, stages, bytes;
-  uint32_t last_out;  // the read that the output is complete after
-  uint32_t units;     // of all segments
+// The program with its names resolved by the launch: what a warp would otherwise look up for each
+// unit. Offsets are in bytes, in a unit's buffer if nothing else is said.
+
+// Numbers of the token that are put into a row, or into the parts of a query.
+struct alignas(16) ProgramJob {
+  uint32_t from;        // fp32
+  uint32_t fours;       // numbers / 4
+  uint32_t to;          // of place 0, or the high parts
+  uint32_t row_bytes;   // of the row in the buffer; 0: a query
+  uint32_t tail_bytes;  // of the row in the tail
+  size_t tail;          // in a slot's tails: the row of unit 0 and place 0
 };
-constexpr uint32_t kAbsent = ~0u;
+
+enum class WritesTo : uint32_t { kRow, kQuery, kSum, kOutput };
+
+// A read of a visit.
+struct alignas(16) ProgramTarget {
+  uint32_t query;  // its high parts
+  uint32_t strict;
+  WritesTo writes;
+  uint32_t to;        // row of place 0, high parts, or the output so far
+  float ridge, add;   // 0: none
+  uint32_t ridge_of;  // what the ridge multiplies
+  uint32_t row_bytes, tail_bytes;
+  size_t tail;
+};
+
+struct alignas(16) VisitTable {
+  size_t state;  // in a slot: unit 0
+  uint32_t tiles;
+  uint32_t reads;
+  uint32_t key, key_bytes;      // row of place 0, from row to row
+  uint32_t value, value_bytes;  // at its column
+  float decay_power;
+  ProgramTarget targets[kMostVisitReads];
+};
+
+constexpr uint32_t kMostProgramJobs = 2 * kMostProgramRows + kMostProgramVectors;
+
+struct ProgramTables {
+  VisitTable visits[kMostProgramSums];
+  ProgramJob jobs[kMostProgramJobs];
+};
+
+// Rows of the tail, or a vector, that come for each unit.
+struct ProgramInput {
+  uint32_t vector;
+  uint32_t to;
+};
+
+// A block's memory, in bytes: barriers, tables, the buffers of units, stages. A stage is a tile of
+// 16 value columns of a state. Stages come in groups of one for each consumer, so that a stage
+// belongs to one consumer in all rounds: a consumer that waited for one round of a barrier while an
+// earlier round was under way would take the wrong one for its own. In a unit's buffer: rows of the
+// tail, bf16 [C, width + pad]; input vectors, fp32 [width]; vectors that are queries, as high and
+// low parts, bf16 [2, Dp + pad]; the cumulative decays, fp32 [C]; the output, fp32 [Ep].
+struct ProgramLayout {
+  uint32_t rows[kMostProgramRows], row_bytes[kMostProgramRows];  // from row to row
+  uint32_t row_shift[kMostProgramRows];                          // 1 << row_shift lanes copy a row
+  uint32_t vectors[kMostProgramVectors];                         // kAbsent: not an input
+  uint32_t queries[kMostProgramVectors];                         // kAbsent: not a query
+  uint32_t decays, out, header, unit_bytes;
+  uint32_t first_unit, first_stage, groups, bytes;
+  uint32_t units;  // of all segments
+  uint32_t visits, jobs, inputs;
+  Divisor of_segment, of_group;  // units, heads
+  ProgramInput input[kMostProgramVectors];
+  ProgramTables tables;
+};
 
 // A block's memory, and the unit that one of its warps is at.
 template <typename Form>
 class ProgramWork {
  public:
-  __device__ ProgramWork(const SumProgramCall& call, const ProgramPlan& plan,
-                         const ProgramLayout& layout, std::byte* memory)
+  __device__ ProgramWork(const SumProgramCall& call, const ProgramLayout& layout, std::byte* memory)
       : c_(call),
-        plan_(plan),
         l_(layout),
         memory_(memory),
         barriers_(*reinterpret_cast<ProgramBarriers*>(memory)),
         lane_(threadIdx.x % 32) {}
 
  protected:
+  __device__ ProgramTables& Tables() const {
+    return *reinterpret_cast<ProgramTables*>(memory_ + sizeof(ProgramBarriers));
+  }
   __device__ std::byte* Stage(uint32_t s) const {
     return memory_ + l_.first_stage + s * Form::kTileBytes;
   }
@@ -96,15 +155,13 @@ class ProgramWork {
   }
 
   // In device memory, of the unit.
-  __device__ std::byte* Matrix(const ProgramSum& sum, uint32_t slot) const {
-    return c_.slots.bases + slot * c_.slots.base_stride + sum.offset +
-           size_t{unit_} * (sum.padded_value / 16) * Form::kTileBytes;
+  __device__ std::byte* State(const VisitTable& visit, uint32_t slot) const {
+    return c_.slots.bases + slot * c_.slots.base_stride + visit.state +
+           size_t{unit_} * visit.tiles * Form::kTileBytes;
   }
-  __device__ bf16* TailRow(const ProgramRow& row, uint32_t place) const {
-    const size_t at = (size_t{unit_} * kChunk + place) * row.width;
-    return reinterpret_cast<bf16*>(c_.slots.tails + segment_.tail * c_.slots.tail_stride +
-                                   row.offset) +
-           at;
+  __device__ std::byte* TailRow(size_t tail, uint32_t tail_bytes, uint32_t place) const {
+    return c_.slots.tails + segment_.tail * c_.slots.tail_stride + tail +
+           size_t{unit_ * kChunk + place} * tail_bytes;
   }
   __device__ float* Vector(const ProgramVector& vector) const {
     const uint32_t index = vector.per_head ? unit_ : group_;
@@ -113,7 +170,6 @@ class ProgramWork {
   }
 
   const SumProgramCall& c_;
-  const ProgramPlan& plan_;
   const ProgramLayout& l_;
   std::byte* const memory_;
   ProgramBarriers& barriers_;

@@ -44,7 +44,7 @@ __device__ void InitBarriers(StreamBarriers& barriers, const StreamLayout& layou
 template <typename Form>
 __global__ void __launch_bounds__((kMostConsumers + Form::kKeyWarps + 1) * 32, Form::kMostBlocks)
     StreamKernel(const __grid_constant__ RecurCall call,
-                 const __grid_constant__ StreamLayout layout, uint32_t* next_run) {
+                 const __grid_constant__ StreamLayout layout, uint32_t* taken) {
   extern __shared__ __align__(128) std::byte memory[];
   AllowNextKernel();
   if (threadIdx.x == 0) InitBarriers<Form>(*reinterpret_cast<StreamBarriers*>(memory), layout);
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__((kMostConsumers + Form::kKeyWarps + 1) * 32, F
   } else if (warp < layout.warps + Form::kKeyWarps) {
     KeyWarp<Form>(call, layout, memory, warp - layout.warps).Run();
   } else {
-    Producer<Form>(call, layout, memory, next_run).Run();
+    Producer<Form>(call, layout, memory, taken).Run();
   }
 }
 
@@ -129,10 +129,8 @@ bool DivideWork(const RecurCall& call, uint32_t blocks, StreamLayout& layout) {
   const bool channel = call.decay == Decay::kChannel;
   const uint32_t each = layout.pieces / blocks;
   if (each < kLeastPieces) return false;
-  // What a Divisor allows; the numbers of units, groups and keys are smaller.
-  constexpr uint64_t kMostProduct = uint64_t{1} << 40, kMostQuotient = uint64_t{1} << 24;
-  if (uint64_t{layout.pieces} * layout.of_segment.divisor >= kMostProduct) return false;
-  if (call.rows.segment_count >= kMostQuotient) return false;
+  // The numbers of units, groups and keys are smaller.
+  if (!layout.of_segment.Serves(layout.pieces)) return false;
   const uint32_t run = channel ? 4 : each < 16 ? 2 : each < 32 ? 4 : 8;
   layout.run = std::min(layout.group, run);
   layout.long_runs = layout.pieces / layout.run / 4 * (channel ? 4 : 3);

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "kernels/device/bulk_copy.cuh"
+#include "kernels/device/shared_work.cuh"
 #include "kernels/device/sums.cuh"
 
 namespace rivulet::cuda {
@@ -51,20 +52,6 @@ struct StageHeader {
   uint32_t new_keys;  // not 0: the piece is the first with its key buffer
   uint32_t last;      // not 0: there is no more work, and the rest is undefined
 };
-
-// Division by a number that a launch knows: n / divisor = n · multiplier / 2^40, rounded down,
-// where n · divisor < 2^40 and n / divisor < 2^24.
-struct Divisor {
-  uint32_t divisor;
-  uint64_t multiplier;
-
-  static constexpr Divisor Of(uint32_t divisor) {
-    return {divisor, ((uint64_t{1} << 40) + divisor - 1) / divisor};
-  }
-};
-__device__ inline uint32_t Over(uint32_t n, const Divisor& by) {
-  return static_cast<uint32_t>(n * by.multiplier >> 40);
-}
 
 // How a launch divides its work and its blocks' memory. Offsets are in bytes; fp32 numbers are as
 // the step's kernels wrote them.

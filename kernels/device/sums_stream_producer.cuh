@@ -16,9 +16,8 @@ namespace rivulet::cuda {
 // warp has about two microseconds for a piece, and no other warp hides the latency of its
 // instructions.
 //
-// A block begins with the run of its number and then takes the next run that no block has taken,
-// since a run of a row that folds takes longer than others. The last runs are short, so that the
-// blocks end at about the same time. `next_run` is zero before the launch, and again after it.
+// Runs are taken as blocks get to them (shared_work.cuh), since those of a row that folds take
+// longer than others. The last runs are short, so that the blocks end at about the same time.
 template <typename Form>
 class Producer : public StreamWork<Form> {
   using Base = StreamWork<Form>;
@@ -27,12 +26,11 @@ class Producer : public StreamWork<Form> {
   using Base::l_;
   using Base::lane_;
   static constexpr uint32_t kKey = Form::kKey;
-  static constexpr uint32_t kMostRuns = uint32_t{1} << 31;
 
  public:
   __device__ Producer(const RecurCall& call, const StreamLayout& layout, std::byte* memory,
-                      uint32_t* next_run)
-      : Base(call, layout, memory), next_run_(next_run) {
+                      uint32_t* taken)
+      : Base(call, layout, memory), runs_(taken) {
     ChooseValuesOfLane();
     ChooseNumberOfLane();
   }
@@ -49,7 +47,7 @@ class Producer : public StreamWork<Form> {
     Take(RunAt(blockIdx.x));
     AwaitLastKernel();
     for (uint32_t n = 0; left_ > 0; ++n) {
-      if (begins_run_) AskForRun();
+      if (begins_run_) runs_.Ask();
       if (n >= early) {
         AwaitStage();
         if (lane_ == 0) CopyState(stage_.at);
@@ -62,7 +60,7 @@ class Producer : public StreamWork<Form> {
       CopyNumbers();
       if (MayCopyAhead()) CopyKeysAhead();
       NextPiece();
-      if (left_ == 0) Take(keys_ahead_ ? ahead_ : RunAt(AskedFor()));
+      if (left_ == 0) Take(keys_ahead_ ? ahead_ : RunAt(runs_.Next()));
     }
     End();
   }
@@ -109,13 +107,6 @@ class Producer : public StreamWork<Form> {
     Base::Take(place.segment, place.unit, place.split);
   }
 
-  // The number of the next run is there when AskedFor needs it. Not atomicAdd: the compiler adds up
-  // those of a warp and shares out the sum, for which the warp waits.
-  __device__ void AskForRun() {
-    if (lane_ == 0) taken_ = atomicInc(next_run_, kMostRuns);
-  }
-  __device__ uint32_t AskedFor() const { return gridDim.x + __shfl_sync(0xffffffffu, taken_, 0); }
-
   // Counts where it could divide.
   __device__ void NextPiece() {
     begins_run_ = false;
@@ -146,7 +137,7 @@ class Producer : public StreamWork<Form> {
   __device__ void CopyKeysAhead() {
     const Place here = {this->segment_, at_, this->unit_, this->split_, in_group_, left_};
     const bool begins_run = begins_run_;
-    ahead_ = RunAt(AskedFor());
+    ahead_ = RunAt(runs_.Next());
     if (ahead_.left > 0) {
       Take(ahead_);
       FetchDecays();
@@ -164,15 +155,14 @@ class Producer : public StreamWork<Form> {
     if (!key_.first_round) WaitBarrier(&barriers_.key_empty[key_.at], key_.parity ^ 1);
   }
 
-  // Tells the others that there is no more work. The last block to find this out prepares the
-  // counter for the next launch.
+  // Tells the others that there is no more work.
   __device__ void End() {
     AwaitStage();
     AwaitKeyBuffer();
     if (lane_ == 0) Base::Header(stage_.at).last = Base::KeyHeader(key_.at).last = 1;
     ArriveWithCopies(&barriers_.full[stage_.at]);
     ArriveWithCopies(&barriers_.key_copied[key_.at]);
-    if (lane_ == 0 && taken_ + 1 == l_.runs) *next_run_ = 0;
+    if (lane_ == 0) runs_.End(l_.runs);
   }
 
   __device__ StageHeader NewHeader() const {
@@ -300,7 +290,7 @@ class Producer : public StreamWork<Form> {
     }
   }
 
-  uint32_t* const next_run_;
+  WorkCounter runs_;
   OfLane values_, number_;
   Ring stage_, key_;
   // Of the piece: its segment, the pieces of its group before it, those of its run from it on.
@@ -308,7 +298,6 @@ class Producer : public StreamWork<Form> {
   bool begins_run_ = false;
   bool keys_ahead_ = false;  // those of `ahead_`, the next run, have been copied
   Place ahead_;
-  uint32_t taken_ = 0;  // lane 0: how many runs were taken before the block's next one
 };
 
 }  // namespace rivulet::cuda

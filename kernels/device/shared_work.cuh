@@ -1,0 +1,59 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// How the blocks of a kernel share out its work: each begins with the piece of its number and then
+// takes the next one that no block has taken.
+#ifndef RIVULET_KERNELS_DEVICE_SHARED_WORK_CUH_
+#define RIVULET_KERNELS_DEVICE_SHARED_WORK_CUH_
+
+#include <cstdint>
+
+namespace rivulet::cuda {
+
+// Division by a number that a launch knows: n / divisor = n · multiplier / 2^40, rounded down,
+// where n · divisor < 2^40 and n / divisor < 2^24.
+struct Divisor {
+  uint32_t divisor;
+  uint64_t multiplier;
+
+  static constexpr Divisor Of(uint32_t divisor) {
+    return {divisor, ((uint64_t{1} << 40) + divisor - 1) / divisor};
+  }
+  // Whether it divides all numbers below `count`.
+  constexpr bool Serves(uint64_t count) const {
+    return count * divisor < uint64_t{1} << 40 && count / divisor < uint64_t{1} << 24;
+  }
+};
+__device__ inline uint32_t Over(uint32_t n, const Divisor& by) {
+  return static_cast<uint32_t>(n * by.multiplier >> 40);
+}
+
+// The pieces that the blocks take. The counter is zero before the launch, and again after it.
+class WorkCounter {
+ public:
+  __device__ explicit WorkCounter(uint32_t* taken) : taken_(taken) {}
+
+  // By lane 0 of one warp of a block, once for each piece that the block was given. The number is
+  // there when Next needs it. Not atomicAdd: the compiler adds up those of a warp and shares out
+  // the sum, for which the warp waits. With a bound that is no power of two less one it leaves
+  // atomicInc alone.
+  __device__ void Ask() {
+    constexpr uint32_t kMostPieces = uint32_t{1} << 31;
+    if (threadIdx.x % 32 == 0) before_ = atomicInc(taken_, kMostPieces);
+  }
+  // The piece that was asked for last. By all lanes of the warp.
+  __device__ uint32_t Next() const { return gridDim.x + __shfl_sync(0xffffffffu, before_, 0); }
+
+  // By lane 0, when there is no more work. The last block to find this out prepares the counter for
+  // the next launch.
+  __device__ void End(uint32_t pieces) const {
+    if (before_ + 1 == pieces) *taken_ = 0;
+  }
+
+ private:
+  uint32_t* const taken_;
+  uint32_t before_ = 0;  // lane 0: how many pieces were taken before the block's next one
+};
+
+}  // namespace rivulet::cuda
+
+#endif  // RIVULET_KERNELS_DEVICE_SHARED_WORK_CUH_
