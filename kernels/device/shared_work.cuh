@@ -5,7 +5,10 @@
 #ifndef RIVULET_KERNELS_DEVICE_SHARED_WORK_CUH_
 #define RIVULET_KERNELS_DEVICE_SHARED_WORK_CUH_
 
+#include <cstddef>
 #include <cstdint>
+
+#include "kernels/device/device_types.h"
 
 namespace rivulet::cuda {
 
@@ -53,6 +56,17 @@ class WorkCounter {
   uint32_t* const taken_;
   uint32_t before_ = 0;  // lane 0: how many pieces were taken before the block's next one
 };
+
+// By one warp: brings the segments, of which each piece of work reads one, into L1.
+__device__ inline void FetchSegments(const DeviceRows& rows) {
+  constexpr uint32_t kLine = 128, kMostBytes = 16 << 10;
+  const uint32_t bytes =
+      min(static_cast<uint32_t>(rows.segment_count * sizeof(DeviceSegment)), kMostBytes);
+  const auto* segments = reinterpret_cast<const std::byte*>(rows.segments);
+  for (uint32_t at = threadIdx.x % 32 * kLine; at < bytes; at += 32 * kLine) {
+    asm volatile("prefetch.global.L1 [%0];\n" ::"l"(segments + at));
+  }
+}
 
 }  // namespace rivulet::cuda
 

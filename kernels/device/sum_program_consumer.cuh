@@ -198,7 +198,7 @@ class ProgramConsumer : public ProgramWork<Form> {
     for (uint32_t i = 0; i < kTiles; ++i) {
       if (i > 0 && i < count) ring.Advance(l_.groups);
       stages[i] = Base::Stage(StageOf(ring));
-      WaitBarrier(&barriers_.full[StageOf(ring)], ring.parity);
+      WaitBarrier(&barriers_.full[CopyOf(ring)], ring.parity);
     }
     float x[kTiles][4] = {};
     ReadStates<kScores>(stages, x);
@@ -215,13 +215,16 @@ class ProgramConsumer : public ProgramWork<Form> {
   }
 
   __device__ uint32_t StageOf(const Ring& ring) const { return ring.at * kConsumers + warp_; }
+  __device__ uint32_t CopyOf(const Ring& ring) const {
+    return ring.at * Form::kCopies + warp_ / Form::kCopyTiles;
+  }
 
   __device__ void Release(uint32_t count) {
     __syncwarp();
 #pragma unroll
     for (uint32_t i = 0; i < kTiles; ++i) {
       if (i >= count) continue;
-      if (lane_ == 0) Arrive(&barriers_.empty[StageOf(stages_)]);
+      if (lane_ == 0) Arrive(&barriers_.empty[CopyOf(stages_)]);
       stages_.Advance(l_.groups);
     }
   }

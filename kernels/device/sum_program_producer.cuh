@@ -31,24 +31,25 @@ class ProgramProducer : public ProgramWork<Form> {
   // The numbers of a unit come while the states of the one before do, as soon as there is a buffer
   // for them: they have to be there when the consumers come to the unit.
   __device__ void Run() {
+    FetchSegments(c_.rows);  // what TakeSegment reads would come late each time
     bool more = TakeSegment(blockIdx.x);
     BeginStates();
-    if (more) BringStates(l_.groups);
+    while (more && brought_ < min(l_.groups, l_.unit_groups)) BringGroup();
+    const uint32_t early = brought_;
+    if (more) BringRows();
+    ChoosePieces();
     AwaitLastKernel();
-    if (!more) {
-      units_.Ask();
-      more = TakeUnit(units_.Next());
+    if (!more) units_.Ask();
+    next_ = more ? Next::kTaken : Next::kUnknown;
+    brought_ = l_.unit_groups;  // of no unit
+    for (uint32_t done = early;; done = 0) {
+      while (BringNext()) {
+      }
+      if (next_ == Next::kNone) break;
       BeginStates();
-    }
-    if (more) BringNumbers();
-    while (more) {
+      brought_ = done;
       units_.Ask();
       next_ = Next::kUnknown;
-      BringStates(kAllGroups);
-      if (next_ == Next::kUnknown) TakeNext();
-      if (next_ == Next::kTaken) BringNumbers();
-      more = next_ != Next::kNone;
-      BeginStates();
     }
     End();
   }
@@ -57,7 +58,6 @@ class ProgramProducer : public ProgramWork<Form> {
   // What is known of the unit after the one whose states are brought: nothing, its segment, its
   // numbers have been brought, or that there is none.
   enum class Next : uint8_t { kUnknown, kTaken, kBrought, kNone };
-  static constexpr uint32_t kAllGroups = ~0u;
 
   // Unit n; false if its segment has no token.
   __device__ bool TakeSegment(uint32_t n) {
@@ -74,8 +74,6 @@ class ProgramProducer : public ProgramWork<Form> {
     }
     return false;
   }
-  __device__ void TakeNext() { next_ = TakeUnit(units_.Next()) ? Next::kTaken : Next::kNone; }
-
   // Where the copies of states stand: at the first one of the unit that was taken.
   __device__ void BeginStates() {
     states_ = c_.slots.bases + this->segment_.base_in * c_.slots.base_stride;
@@ -84,30 +82,20 @@ class ProgramProducer : public ProgramWork<Form> {
     brought_ = 0;
   }
 
-  // The groups of all visits in order, up to `most` of them. Those that were brought are left out.
-  __device__ void BringStates(uint32_t most) {
-    uint32_t n = 0;
-    for (uint32_t v = 0; v < l_.visits; ++v) {
-      const VisitTable& visit = l_.tables.visits[v];
-      const std::byte* from =
-          states_ + visit.state + size_t{states_unit_} * visit.tiles * Form::kTileBytes;
-      for (uint32_t tile = 0; tile < visit.tiles; tile += Form::kConsumers, ++n) {
-        if (n < brought_) continue;
-        if (n == most) return;
-        if (most == kAllGroups) LookAhead();
-        BringGroup(from + size_t{tile} * Form::kTileBytes, visit.tiles - tile);
-        brought_ = n + 1;
-      }
+  // The next group of the unit, and the numbers of the next unit if it is time: when half of the
+  // states are under way, which unit it is has long been known. False: the unit's states and the
+  // next one's numbers are.
+  __device__ bool BringNext() {
+    const bool last = brought_ == l_.unit_groups;
+    if (next_ == Next::kUnknown && brought_ > 0 && 2 * brought_ >= l_.unit_groups) {
+      next_ = TakeUnit(units_.Next()) ? Next::kTaken : Next::kNone;
     }
-  }
-
-  // Brings the numbers of the next unit if it is time, not before states of this one are under way.
-  __device__ void LookAhead() {
-    if (brought_ == 0 || next_ == Next::kBrought || next_ == Next::kNone) return;
-    if (next_ == Next::kUnknown) TakeNext();
-    if (next_ != Next::kTaken || !BufferIsFree()) return;
-    BringNumbers();
-    next_ = Next::kBrought;
+    if (next_ == Next::kTaken && (last || BufferIsFree())) {
+      BringNumbers();
+      next_ = Next::kBrought;
+    }
+    if (!last) BringGroup();
+    return !last;
   }
 
   __device__ bool BufferIsFree() const {
@@ -119,24 +107,37 @@ class ProgramProducer : public ProgramWork<Form> {
     return __shfl_sync(0xffffffffu, free, 0);
   }
 
-  // Consecutive tiles, of which there are `tiles`. A lane fills the stage of one consumer.
-  __device__ void BringGroup(const std::byte* from, uint32_t tiles) {
-    if (lane_ < Form::kConsumers) {
-      const uint32_t stage = stages_.at * Form::kConsumers + lane_;
-      const uint32_t bytes = states_fresh_ || lane_ >= tiles ? 0 : Form::kTileBytes;
-      uint64_t* const full = &barriers_.full[stage];
-      if (!stages_.first_round) WaitBarrier(&barriers_.empty[stage], stages_.parity ^ 1);
+  __device__ void BringGroup() {
+    const ProgramGroup& group = l_.group[brought_++];
+    if (lane_ < Form::kCopies) {
+      const uint32_t first = lane_ * Form::kCopyTiles, copy = stages_.at * Form::kCopies + lane_;
+      const uint32_t tiles = group.tiles < first ? 0 : min(group.tiles - first, Form::kCopyTiles);
+      const uint32_t bytes = states_fresh_ ? 0 : tiles * Form::kTileBytes;
+      const std::byte* from = states_ + group.state + size_t{states_unit_} * group.unit_bytes;
+      uint64_t* const full = &barriers_.full[copy];
+      if (!stages_.first_round) WaitBarrier(&barriers_.empty[copy], stages_.parity ^ 1);
       ArriveExpecting(full, bytes);
-      if (bytes != 0) BulkCopy(Base::Stage(stage), from + lane_ * Form::kTileBytes, bytes, full);
+      if (bytes != 0) {
+        BulkCopy(Base::Stage(stages_.at * Form::kConsumers + first),
+                 from + first * Form::kTileBytes, bytes, full);
+      }
     }
     __syncwarp();
     stages_.Advance(l_.groups);
   }
 
-  __device__ void BringNumbers() {
+  // Those of the first unit need not wait for the kernel before: no kernel of the step writes rows
+  // of earlier tokens.
+  __device__ void BringRows() {
     AwaitBuffer();
+#pragma unroll 1
     for (uint32_t r = 0; r < c_.row_count; ++r) BringRows(r);
-    BringVectors();
+    rows_brought_ = true;
+  }
+  __device__ void BringNumbers() {
+    if (!rows_brought_) BringRows();
+    rows_brought_ = false;
+    BringPieces();
     ArriveAfterCopies(&barriers_.unit_full[unit_buffer_.at]);
     if (lane_ == 0) {
       Base::Header() = {this->segment_, this->unit_, this->group_, 0};
@@ -145,15 +146,34 @@ class ProgramProducer : public ProgramWork<Form> {
     unit_buffer_.Advance(kUnitBuffers);
   }
 
-  // The token's inputs, and the unit's decays.
-  __device__ void BringVectors() const {
-#pragma unroll 1
-    for (uint32_t i = 0; i < l_.inputs; ++i) {
-      const ProgramVector& vector = c_.vectors[l_.input[i].vector];
-      Bring(l_.input[i].to, this->Vector(vector), vector.width);
+  // 16 bytes of an input that a lane copies for each unit.
+  struct Piece {
+    const std::byte* from = nullptr;  // null: none
+    uint32_t stride = 0, unit_bytes = 0;
+    uint32_t to = 0;
+    bool per_head = false;
+  };
+  // The inputs' pieces in order are shared out.
+  __device__ void ChoosePieces() {
+    uint32_t input = 0, at = lane_;
+#pragma unroll
+    for (Piece& piece : pieces_) {
+      while (input < l_.inputs && at >= l_.input[input].fours) at -= l_.input[input++].fours;
+      if (input == l_.inputs) continue;
+      const ProgramInput& of = l_.input[input];
+      piece = {of.data + at * 16, of.stride, of.unit_bytes, of.to + at * 16, of.per_head != 0};
+      at += 32;
     }
-    if (c_.decays == nullptr) return;
-    Bring(l_.decays, c_.decays + size_t{this->unit_} * kChunk, kChunk);
+  }
+  __device__ void BringPieces() const {
+#pragma unroll
+    for (const Piece& piece : pieces_) {
+      if (piece.from == nullptr) continue;
+      const uint32_t index = piece.per_head ? this->unit_ : this->group_;
+      CopyAsync(Base::template At<std::byte>(piece.to),
+                piece.from + size_t{this->segment_.first_token} * piece.stride +
+                    size_t{index} * piece.unit_bytes);
+    }
   }
 
   __device__ void AwaitBuffer() {
@@ -176,12 +196,6 @@ class ProgramProducer : public ProgramWork<Form> {
     }
   }
 
-  __device__ void Bring(uint32_t to, const float* from, uint32_t count) const {
-    for (uint32_t i = lane_ * 4; i < count; i += 128) {
-      CopyAsync(Base::template At<float>(to) + i, from + i);
-    }
-  }
-
   // Tells the others that there is no more work.
   __device__ void End() {
     AwaitBuffer();
@@ -193,8 +207,10 @@ class ProgramProducer : public ProgramWork<Form> {
   }
 
   WorkCounter units_;
+  Piece pieces_[Form::kPieces];
   Ring stages_, unit_buffer_;
   Next next_ = Next::kUnknown;
+  bool rows_brought_ = false;  // those of the unit that was taken
   // The unit whose states are brought, and how many of its groups were.
   const std::byte* states_ = nullptr;
   uint32_t states_unit_ = 0, brought_ = 0;

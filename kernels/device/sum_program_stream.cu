@@ -21,10 +21,10 @@ namespace rivulet::cuda {
 namespace {
 
 template <typename Form>
-__device__ void InitProgramBarriers(ProgramBarriers& barriers, uint32_t stages) {
-  for (uint32_t s = 0; s < stages; ++s) {
-    InitBarrier(&barriers.full[s], 1);
-    InitBarrier(&barriers.empty[s], 1);
+__device__ void InitProgramBarriers(ProgramBarriers& barriers, uint32_t copies) {
+  for (uint32_t copy = 0; copy < copies; ++copy) {
+    InitBarrier(&barriers.full[copy], 1);
+    InitBarrier(&barriers.empty[copy], Form::kCopyTiles);
   }
   for (uint32_t u = 0; u < kUnitBuffers; ++u) {
     InitBarrier(&barriers.unit_full[u], 33);  // the copies of each lane, and the header
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__((Form::kConsumers + 1) * 32, Form::kMostBlocks
   AllowNextKernel();
   if (threadIdx.x == 0) {
     InitProgramBarriers<Form>(*reinterpret_cast<ProgramBarriers*>(memory),
-                              layout.groups * Form::kConsumers);
+                              layout.groups * Form::kCopies);
   }
   __syncthreads();
   if (threadIdx.x / 32 < Form::kConsumers) {
@@ -84,6 +84,15 @@ uint32_t LanesShift(uint32_t pieces) {
   return shift;
 }
 
+void AddInput(const ProgramVector& vector, uint32_t to, ProgramLayout& layout) {
+  layout.input[layout.inputs++] = {reinterpret_cast<const std::byte*>(vector.data),
+                                   vector.stride * 4,
+                                   vector.width * 4,
+                                   vector.per_head ? 1u : 0u,
+                                   vector.width / 4,
+                                   to};
+}
+
 void LayOutUnit(const SumProgramCall& call, ProgramLayout& layout) {
   Taker unit(0);
   for (uint32_t r = 0; r < call.row_count; ++r) {
@@ -96,9 +105,17 @@ void LayOutUnit(const SumProgramCall& call, ProgramLayout& layout) {
     const bool input = read && IsInput(call, v);
     layout.vectors[v] = input ? unit.Take(call.vectors[v].width * 4) : kAbsent;
     layout.queries[v] = query ? unit.Take((call.padded_key + kPad) * 4) : kAbsent;
-    if (input) layout.input[layout.inputs++] = {v, layout.vectors[v]};
+    if (input) AddInput(call.vectors[v], layout.vectors[v], layout);
   }
   layout.decays = unit.Take(kChunk * 4);
+  if (call.decays != nullptr) {
+    layout.input[layout.inputs++] = {reinterpret_cast<const std::byte*>(call.decays),
+                                     0,
+                                     kChunk * 4,
+                                     1,
+                                     kChunk / 4,
+                                     layout.decays};
+  }
   layout.out = unit.Take(call.vectors[call.out].width * 4);
   layout.header = unit.Take(sizeof(UnitHeader));
   layout.unit_bytes = unit.Aligned();
@@ -191,6 +208,24 @@ ProgramLayout LayoutFor(const SumProgramCall& call, const ProgramPlan& plan) {
   return layout;
 }
 
+// False: there are too many groups, or pieces of inputs.
+template <typename Form>
+bool ListCopies(const SumProgramCall& call, const ProgramPlan& plan, ProgramLayout& layout) {
+  uint32_t fours = 0;
+  for (uint32_t i = 0; i < layout.inputs; ++i) fours += layout.input[i].fours;
+  if (fours > 32 * Form::kPieces) return false;
+  for (uint32_t v = 0; v < plan.visit_count; ++v) {
+    const ProgramSum& sum = call.sums[plan.visits[v].sum];
+    const uint32_t tiles = sum.padded_value / 16;
+    for (uint32_t tile = 0; tile < tiles; tile += Form::kConsumers) {
+      if (layout.unit_groups == kMostProgramGroups) return false;
+      layout.group[layout.unit_groups++] = {sum.offset + size_t{tile} * Form::kTileBytes,
+                                            tiles * Form::kTileBytes, tiles - tile};
+    }
+  }
+  return true;
+}
+
 // Divides what each of so many blocks has of a processor's memory. False: not enough.
 template <typename Form>
 bool Fits(ProgramLayout& layout, uint32_t blocks) {
@@ -233,7 +268,8 @@ bool Streams(const SumProgramCall& call) {
 template <typename Form>
 bool Launch(const SumProgramCall& call, const ProgramPlan& plan, const LaunchContext& context) {
   ProgramLayout layout = LayoutFor(call, plan);
-  if (!layout.of_segment.Serves(layout.units)) return false;
+  if (!ListCopies<Form>(call, plan, layout) || !layout.of_segment.Serves(layout.units))
+    return false;
   uint32_t shared_by = Form::kMostBlocks;
   while (shared_by > 0 && !Fits<Form>(layout, shared_by)) --shared_by;
   const uint32_t blocks = shared_by * static_cast<uint32_t>(context.processors);

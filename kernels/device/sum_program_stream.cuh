@@ -16,6 +16,7 @@
 namespace rivulet::cuda {
 
 constexpr uint32_t kMostProgramStages = 16;
+constexpr uint32_t kMostProgramGroups = 24;
 constexpr uint32_t kUnitBuffers = 2;
 constexpr uint32_t kAbsent = ~0u;
 
@@ -31,8 +32,14 @@ struct ProgramForm {
   static constexpr uint32_t kConsumers = kKeyTiles / 2;
   static constexpr uint32_t kMostBlocks = kKeyTiles > 8 ? 1 : kKeyTiles > 4 ? 3 : 5;  // a processor
   // Tiles that a warp reads side by side, whose chains of products do not wait for each other. A
-  // block's memory has room for so many of each warp.
-  static constexpr uint32_t kSideBySide = kTileBytes <= 4096 || kBf16State ? 2 : 1;
+  // block's memory has room for so many of each warp; where it has not for many more, its states
+  // come too late.
+  static constexpr uint32_t kSideBySide = kTileBytes <= 2048 ? 2 : 1;
+  // Tiles of neighbouring warps that come by one copy, and the copies of a tile for each warp.
+  static constexpr uint32_t kCopyTiles = kKeyTiles > 4 ? 1 : 2;
+  static constexpr uint32_t kCopies = kConsumers / kCopyTiles;
+  // Pieces of 16 bytes of a unit's vectors that each lane copies, at most.
+  static constexpr uint32_t kPieces = kKey / 32 + 1;
 };
 
 // A barrier of a ring completes a phase when the place was filled (full) or read (empty).
@@ -85,6 +92,15 @@ struct alignas(16) VisitTable {
   ProgramTarget targets[kMostVisitReads];
 };
 
+// A vector of each token, or of each unit: `data` + token · stride + unit or group · unit_bytes.
+struct ProgramInput {
+  const std::byte* data;
+  uint32_t stride, unit_bytes;
+  uint32_t per_head;
+  uint32_t fours;
+  uint32_t to;
+};
+
 constexpr uint32_t kMostProgramJobs = 2 * kMostProgramRows + kMostProgramVectors;
 
 struct ProgramTables {
@@ -92,16 +108,18 @@ struct ProgramTables {
   ProgramJob jobs[kMostProgramJobs];
 };
 
-// Rows of the tail, or a vector, that come for each unit.
-struct ProgramInput {
-  uint32_t vector;
-  uint32_t to;
+// Tiles of one visit, one for each consumer: in a slot, of unit 0.
+struct ProgramGroup {
+  size_t state;
+  uint32_t unit_bytes;
+  uint32_t tiles;  // this one and those after it
 };
 
 // A block's memory, in bytes: barriers, tables, the buffers of units, stages. A stage is a tile of
 // 16 value columns of a state. Stages come in groups of one for each consumer, so that a stage
 // belongs to one consumer in all rounds: a consumer that waited for one round of a barrier while an
-// earlier round was under way would take the wrong one for its own. In a unit's buffer: rows of the
+// earlier round was under way would take the wrong one for its own. kCopyTiles of them share
+// barriers. In a unit's buffer: rows of the
 // tail, bf16 [C, width + pad]; input vectors, fp32 [width]; vectors that are queries, as high and
 // low parts, bf16 [2, Dp + pad]; the cumulative decays, fp32 [C]; the output, fp32 [Ep].
 struct ProgramLayout {
@@ -114,7 +132,9 @@ struct ProgramLayout {
   uint32_t units;  // of all segments
   uint32_t visits, jobs, inputs;
   Divisor of_segment, of_group;  // units, heads
-  ProgramInput input[kMostProgramVectors];
+  ProgramInput input[kMostProgramVectors + 1];
+  uint32_t unit_groups;  // of a unit
+  ProgramGroup group[kMostProgramGroups];
   ProgramTables tables;
 };
 

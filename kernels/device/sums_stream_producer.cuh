@@ -36,7 +36,7 @@ class Producer : public StreamWork<Form> {
   }
 
   __device__ void Run() {
-    FetchSegments();
+    FetchSegments(c_.rows);  // what RunAt reads would come late each time
     Take(RunAt(blockIdx.x));
     const uint32_t early = min(l_.stages, left_);
     for (uint32_t n = 0; n < early; ++n) {
@@ -72,17 +72,6 @@ class Producer : public StreamWork<Form> {
     DeviceSegment segment;
     uint32_t at, unit, split, in_group, left;
   };
-
-  // Into L1: what RunAt reads would come late each time.
-  __device__ void FetchSegments() const {
-    constexpr uint32_t kLine = 128, kMostBytes = 16 << 10;
-    const uint32_t bytes =
-        min(static_cast<uint32_t>(c_.rows.segment_count * sizeof(DeviceSegment)), kMostBytes);
-    const auto* segments = reinterpret_cast<const std::byte*>(c_.rows.segments);
-    for (uint32_t at = lane_ * kLine; at < bytes; at += 32 * kLine) {
-      asm volatile("prefetch.global.L1 [%0];\n" ::"l"(segments + at));
-    }
-  }
 
   // The first piece of a run.
   __device__ Place RunAt(uint32_t run) const {
