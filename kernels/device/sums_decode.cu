@@ -7,20 +7,17 @@
 // of the state and for the rows of the tail, which no kernel of this step writes; then it waits for
 // the kernel before, and takes the token's own row.
 //
-// With decays by channel a query is scaled before it is rounded, and a score is a sum of products
-// with a decay each, which all warps of the block share.
+// sums_decode_channel.cuh does it where decays are by channel.
 //
 // Bytes expected: the state once, the tail's rows, and, for a row that ends a chunk, the state once
 // more.
-#include "kernels/device/bulk_copy.cuh"
 #include "kernels/device/rehearsal.cuh"
 #include "kernels/device/sums.cuh"
+#include "kernels/device/sums_decode.cuh"
+#include "kernels/device/sums_decode_channel.cuh"
 
 namespace rivulet::cuda {
 namespace {
-
-// A lane's numbers d, d + 32, ... of a row are at most this many.
-constexpr uint32_t kMostNumbers = 8;
 
 // What one thread copies of the token's row: four neighbours of a query, the key or the values.
 struct Four {
@@ -30,42 +27,23 @@ struct Four {
   bool scaled = false;  // by the step Δ
 };
 
-// kTiles: of 16 keys that a warp holds in registers.
-template <bool kBf16State, bool kNormaliser, bool kChannel, int kTiles, bool kRehearses>
-class DecodeUnit {
+template <bool kBf16State, bool kNormaliser, bool kRehearses>
+class DecodeUnit : public DecodeBlock {
  public:
   __device__ DecodeUnit(const RecurCall& call, bf16* memory)
-      : c_(call),
-        segment_(call.rows.segments[blockIdx.y]),
-        values_(blockDim.x / 2),
-        splits_((call.padded_value + values_ - 1) / values_),
-        unit_(blockIdx.x / splits_),
-        split_(blockIdx.x % splits_),
-        warp_(threadIdx.x / 32),
-        lane_(threadIdx.x % 32),
-        g_(lane_ / 4),
-        t_(lane_ % 4),
-        key_tiles_(call.padded_key / 16),
-        columns_(call.delta ? 2 : call.unit_heads),
+      : DecodeBlock(call, blockDim.x / 2),
         dk_(call.padded_key + kPad),
         dv_(values_ + kPad),
         k_(memory),
         q_(k_ + kChunk * dk_),
         v_(q_ + columns_ * dk_),
-        z_(reinterpret_cast<float*>(v_ + kChunk * dv_)),
-        decays_(z_),
-        token_rows_(decays_ + kChunk * call.padded_key),
-        key_scores_(token_rows_ + columns_ * call.padded_key),
-        scores_(reinterpret_cast<bf16*>(key_scores_ + kChunk)) {}
+        z_(reinterpret_cast<float*>(v_ + kChunk * dv_)) {}
 
   __host__ __device__ static size_t SharedBytes(uint32_t padded_key, uint32_t columns,
-                                                uint32_t values, bool normaliser) {
+                                                uint32_t values) {
     return sizeof(bf16) *
                (size_t{kChunk + columns} * (padded_key + kPad) + size_t{kChunk} * (values + kPad)) +
-           (normaliser ? padded_key * sizeof(float) : 0) +
-           (kChannel ? sizeof(float) * (size_t{kChunk + columns} * padded_key + kChunk) +
-                           sizeof(bf16) * size_t{columns} * (kChunk + kPad)
-                     : 0);
+           (kNormaliser ? padded_key * sizeof(float) : 0);
   }
 
   __device__ void Run(uint32_t resident) {
@@ -75,22 +53,18 @@ class DecodeUnit {
     active_ = Column() < c_.padded_value;
     if (!fresh_ && active_) Hold();
     CopyTail();
-    if (threadIdx.x == 0) FetchForLater(resident);
-    const bool decays = !kChannel && c_.decay != Decay::kNone && c_.constant == nullptr;
-    if (!kChannel && lane_ < kChunk) {
+    if (threadIdx.x == 0) FetchForLater(resident, kNumber);
+    const bool decays = c_.decay != Decay::kNone && c_.constant == nullptr;
+    if (lane_ < kChunk) {
       if (c_.constant != nullptr) decay_ = c_.constant[unit_ * kChunk + lane_];
       if (decays && lane_ < place_) decay_ = DecayRow()[lane_];
     }
     if constexpr (kItems != 0) FindItems();
     const auto work = [&](bool real) {
       real_ = real;
-      if constexpr (kChannel) {
-        TakeChannels();
-      } else {
-        TakeToken(decays);
-        WaitForCopies<0>();
-        __syncthreads();
-      }
+      TakeToken(decays);
+      WaitForCopies<0>();
+      __syncthreads();
       if (active_) Read();
       if (!real) __syncthreads();  // before the token is taken again
     };
@@ -104,67 +78,21 @@ class DecodeUnit {
   }
 
  private:
-  // --- where things are ------------------------------------------------------------------------
+  static constexpr int kTiles = kHeldTiles;  // of 16 keys that a warp holds in registers
+  static constexpr uint32_t kNumber = kBf16State ? 2 : 4;
 
-  __device__ uint32_t Column() const { return split_ * values_ + warp_ * 16; }
-  __device__ uint32_t Tile(uint32_t kt) const { return Column() / 16 * key_tiles_ + kt; }
-  __device__ std::byte* Matrix(uint32_t slot) const {
-    const size_t bytes = size_t{c_.padded_key} * c_.padded_value * (kBf16State ? 2 : 4);
-    return c_.slots.bases + slot * c_.slots.base_stride + c_.state_offset + unit_ * bytes;
-  }
-  __device__ std::byte* Tail(size_t offset) const {
-    return c_.slots.tails + segment_.tail * c_.slots.tail_stride + offset;
-  }
-  __device__ bf16* KeyRow(uint32_t place) const {
-    return reinterpret_cast<bf16*>(Tail(c_.key_offset)) +
-           (size_t{unit_ / c_.units_per_key} * kChunk + place) * c_.padded_key;
-  }
-  __device__ bf16* ValueRow(uint32_t place) const {
-    return reinterpret_cast<bf16*>(Tail(c_.value_offset)) +
-           (size_t{unit_ / c_.units_per_value} * kChunk + place) * c_.padded_value;
-  }
   __device__ float* DecayRow() const {
     return reinterpret_cast<float*>(Tail(c_.decay_offset)) + size_t{unit_} * kChunk;
   }
-  __device__ float* ChannelDecays(uint32_t place) const {
-    return reinterpret_cast<float*>(Tail(c_.decay_offset)) +
-           (size_t{unit_ / c_.units_per_decay} * kChunk + place) * c_.padded_key;
-  }
-  __device__ const float* Query(uint32_t head) const {
-    const uint32_t index =
-        c_.query_per_head ? unit_ * c_.unit_heads + head : unit_ / c_.units_per_key;
-    return c_.q + size_t{Token()} * c_.q_stride + size_t{index} * c_.padded_key;
-  }
-  __device__ const float* Key() const {
-    return c_.k + size_t{Token()} * c_.k_stride + size_t{unit_ / c_.units_per_key} * c_.padded_key;
-  }
-  __device__ const float* Value() const {
-    return c_.v + size_t{Token()} * c_.v_stride +
-           size_t{unit_ / c_.units_per_value} * c_.v_head_stride;
-  }
-  __device__ uint32_t Token() const { return segment_.first_token; }
 
   // --- before the kernel before has ended --------------------------------------------------------
 
   __device__ void Hold() {
-    const std::byte* matrix = Matrix(segment_.base_in);
+    const std::byte* matrix = Matrix(segment_.base_in, kNumber);
 #pragma unroll
     for (uint32_t kt = 0; kt < kTiles; ++kt) {
       if (kt < key_tiles_) held_[kt].Load(matrix, Tile(kt));
     }
-  }
-
-  // Asks for the state of a block that has to wait for room on a processor.
-  __device__ void FetchForLater(uint32_t resident) const {
-    const uint32_t block = blockIdx.x + blockIdx.y * gridDim.x, later = block + resident;
-    if (block >= resident || later >= gridDim.x * gridDim.y) return;
-    const DeviceSegment segment = c_.rows.segments[later / gridDim.x];
-    if (segment.tokens == 0 || segment.position < kChunk) return;
-    const uint32_t unit = later % gridDim.x / splits_, first = later % splits_ * values_;
-    const size_t column = size_t{c_.padded_key} * (kBf16State ? 2 : 4);
-    const std::byte* base = c_.slots.bases + segment.base_in * c_.slots.base_stride;
-    FetchToL2(base + c_.state_offset + (size_t{unit} * c_.padded_value + first) * column,
-              static_cast<uint32_t>(min(values_, c_.padded_value - first) * column));
   }
 
   // Rows before the token's, and zeros after it: their scores are masked, but zero times anything
@@ -177,12 +105,6 @@ class DecodeUnit {
       const float* z = NormaliserAt(c_, segment_.base_in);
       for (uint32_t i = threadIdx.x; i < c_.padded_key / 4; i += blockDim.x) {
         CopyAsync(z_ + i * 4, z + i * 4);
-      }
-    }
-    if constexpr (kChannel) {
-      const float* decays = ChannelDecays(0);
-      for (uint32_t i = threadIdx.x; i < place_ * c_.padded_key / 4; i += blockDim.x) {
-        CopyAsync(decays_ + i * 4, decays + i * 4);
       }
     }
     CommitCopies();
@@ -279,79 +201,6 @@ class DecodeUnit {
     }
   }
 
-  // The token's row where decays are by channel: decays first, which scale the queries, and the
-  // scores last.
-  __device__ void TakeChannels() {
-    WaitForCopies<0>();
-    __syncthreads();
-    if (c_.delta) beta_ = ReadLate(c_.beta + size_t{Token()} * c_.beta_stride + unit_);
-    TakeValues();
-    for (uint32_t d = threadIdx.x; d < c_.padded_key; d += blockDim.x) TakeDecay(d);
-    __syncthreads();
-    for (uint32_t i = threadIdx.x; i < Items(); i += blockDim.x) {
-      const Four item = ItemAt(i);
-      if (item.from == nullptr) continue;
-      const float4 x = ReadItem(item);
-      if (item.to >= q_ && item.to < v_) {
-        TakeQuery(item.to, x);
-      } else {
-        StoreFour(item.to, x);
-      }
-      if (item.row != nullptr && Stores()) StoreFour(item.row, x);
-    }
-    __syncthreads();
-    ScoreChannels();
-    __syncthreads();
-  }
-
-  __device__ void TakeDecay(uint32_t d) {
-    const size_t row = size_t{unit_ / c_.units_per_decay} * c_.padded_key;
-    float sum = place_ == 0 ? 0.0f : decays_[(place_ - 1) * c_.padded_key + d];
-    sum += ReadLate(c_.g + size_t{Token()} * c_.g_stride + row + d);
-    decays_[place_ * c_.padded_key + d] = sum;
-    const bool keeps = split_ == 0 && unit_ % c_.units_per_decay == 0;
-    if (keeps && Stores()) ChannelDecays(place_)[d] = sum;
-  }
-
-  // Four numbers of a query, or of the key of a delta rule, as they are and with their decay.
-  __device__ void TakeQuery(bf16* to, float4 x) {
-    const auto at = static_cast<uint32_t>(to - q_), column = at / dk_, d = at % dk_;
-    *reinterpret_cast<float4*>(token_rows_ + column * c_.padded_key + d) = x;
-    const float4 decay = *reinterpret_cast<const float4*>(decays_ + place_ * c_.padded_key + d);
-    x.x *= expf(decay.x), x.y *= expf(decay.y);
-    x.z *= expf(decay.z), x.w *= expf(decay.w);
-    StoreFour(to, x);
-  }
-
-  // The scores of all rows, a row of the tail for each warp in turn.
-  __device__ void ScoreChannels() {
-    for (uint32_t s = warp_; s < kChunk; s += blockDim.x / 32) {
-      float keys[kMostNumbers], decays[kMostNumbers];
-      const bool seen = s <= place_;
-#pragma unroll
-      for (uint32_t j = 0; j < kMostNumbers; ++j) {
-        const uint32_t d = lane_ + 32 * j;
-        if (!seen || d >= c_.padded_key) continue;
-        keys[j] = __bfloat162float(k_[s * dk_ + d]);
-        decays[j] = expf(decays_[place_ * c_.padded_key + d] - decays_[s * c_.padded_key + d]);
-      }
-      for (uint32_t column = 0; column < columns_; ++column) {
-        float sum = 0.0f;
-#pragma unroll
-        for (uint32_t j = 0; j < kMostNumbers; ++j) {
-          const uint32_t d = lane_ + 32 * j;
-          if (!seen || d >= c_.padded_key) continue;
-          sum = fmaf(token_rows_[column * c_.padded_key + d] * keys[j], decays[j], sum);
-        }
-        sum = WarpSum(sum);
-        if (lane_ != 0) continue;
-        const bool of_key = c_.delta && column == 0;
-        if (of_key) key_scores_[s] = sum;
-        scores_[column * (kChunk + kPad) + s] = __float2bfloat16_rn(of_key ? 0.0f : sum);
-      }
-    }
-  }
-
   // D ∘ v of the two value columns that lanes of column 0 write.
   __device__ void TakeSkip() {
     if (c_.skip == nullptr || t_ != 0) return;
@@ -377,7 +226,6 @@ class DecodeUnit {
   __device__ float DecayAt(uint32_t place) const { return __shfl_sync(0xffffffffu, decay_, place); }
 
   __device__ void Read() {
-    if constexpr (kChannel) return ReadChannels();
     float score[4] = {}, sum[4] = {};
 #pragma unroll
     for (uint32_t kt = 0; kt < kTiles; ++kt) {
@@ -414,25 +262,6 @@ class DecodeUnit {
     const uint2 p = TransposedScores(score, g_ < columns_ && !(c_.delta && g_ == 0));
     MultiplyAdd(sum, v, p.x, p.y);
     if constexpr (kNormaliser) Divide(weight, p, sum);
-#pragma unroll
-    for (uint32_t i = 0; i < 4; ++i) Write(2 * t_ + i % 2, i / 2, sum[i]);
-  }
-
-  __device__ void ReadChannels() {
-    float sum[4] = {};
-    const bool present = g_ < columns_;
-#pragma unroll
-    for (uint32_t kt = 0; kt < kTiles; ++kt) {
-      if (kt >= key_tiles_ || fresh_) continue;
-      const bf16* query = q_ + g_ * dk_ + kt * 16 + 2 * t_;
-      held_[kt].Multiply(sum, Two(query, present), Two(query + 8, present));
-    }
-    if (c_.delta) Solve(sum, [&](uint32_t s) { return key_scores_[s]; });
-    uint32_t v[4];
-    LoadTransposed(v,
-                   v_ + (lane_ % 8 + (lane_ >= 16 ? 8 : 0)) * dv_ + warp_ * 16 + lane_ / 8 % 2 * 8);
-    const bf16* score = scores_ + g_ * (kChunk + kPad) + 2 * t_;
-    MultiplyAdd(sum, v, Two(score, present), Two(score + 8, present));
 #pragma unroll
     for (uint32_t i = 0; i < 4; ++i) Write(2 * t_ + i % 2, i / 2, sum[i]);
   }
@@ -502,28 +331,19 @@ class DecodeUnit {
 
   // --- fold --------------------------------------------------------------------------------------
 
-  __device__ float ChannelDecay(uint32_t place, uint32_t d) const {
-    return decays_[place * c_.padded_key + d];
-  }
-
   __device__ void Fold() {
     __syncthreads();
     const uint32_t twos = c_.padded_key / 2;
     for (uint32_t s = warp_; s < kChunk; s += blockDim.x / 32) {
-      const float weight = kChannel ? 1.0f : expf(DecayAt(kChunk - 1) - DecayAt(s));
+      const float weight = expf(DecayAt(kChunk - 1) - DecayAt(s));
       for (uint32_t i = lane_; i < twos; i += 32) {
         bf16* k = k_ + s * dk_ + i * 2;
-        float weights[2] = {weight, weight};
-        if constexpr (kChannel) {
-          weights[0] = expf(ChannelDecay(kChunk - 1, i * 2) - ChannelDecay(s, i * 2));
-          weights[1] = expf(ChannelDecay(kChunk - 1, i * 2 + 1) - ChannelDecay(s, i * 2 + 1));
-        }
-        const float first = __bfloat162float(k[0]) * weights[0];
-        const float second = __bfloat162float(k[1]) * weights[1];
+        const float first = __bfloat162float(k[0]) * weight;
+        const float second = __bfloat162float(k[1]) * weight;
         *reinterpret_cast<uint32_t*>(k) = PackRounded(first, second);
       }
     }
-    const float weight = kChannel ? 1.0f : expf(DecayAt(kChunk - 1));
+    const float weight = expf(DecayAt(kChunk - 1));
     __syncthreads();
     if constexpr (kNormaliser) {
       FoldNormaliser<1>(c_, k_, dk_, weight, fresh_, z_, NormaliserAt(c_, segment_.base_out));
@@ -532,19 +352,13 @@ class DecodeUnit {
     uint32_t v[4];
     LoadTransposed(v,
                    v_ + (lane_ % 8 + (lane_ >= 16 ? 8 : 0)) * dv_ + warp_ * 16 + lane_ / 8 % 2 * 8);
-    std::byte* to = Matrix(segment_.base_out);
+    std::byte* to = Matrix(segment_.base_out, kNumber);
 #pragma unroll
     for (uint32_t kt = 0; kt < kTiles; ++kt) {
       if (kt >= key_tiles_) continue;
       StateTile s = {};
       if (!fresh_) s = held_[kt].Numbers();
-      float w[4] = {weight, weight, weight, weight};
-      if constexpr (kChannel) {
-#pragma unroll
-        for (uint32_t i = 0; i < 4; ++i) {
-          w[i] = expf(ChannelDecay(kChunk - 1, kt * 16 + 2 * t_ + i % 2 + i / 2 * 8));
-        }
-      }
+      const float w[4] = {weight, weight, weight, weight};
       FoldedTile folded(s, w);
       uint32_t k[4];
       LoadTransposed(k, k_ + (lane_ % 8 + lane_ / 8 % 2 * 8) * dk_ + kt * 16 + lane_ / 16 * 8);
@@ -553,17 +367,9 @@ class DecodeUnit {
     }
   }
 
-  const RecurCall& c_;
-  const DeviceSegment segment_;
-  const uint32_t values_, splits_, unit_, split_, warp_, lane_, g_, t_, key_tiles_, columns_;
   const uint32_t dk_, dv_;
   bf16 *const k_, *const q_, *const v_;  // [C, dk], [columns, dk], [C, dv]
   float* const z_;                       // [Dp] of a normaliser
-  // Of decays by channel, which have no normaliser: cumulative decays [C, Dp], the token's queries
-  // [columns, Dp], the scores of a delta rule's key [C] and those of the queries [columns, C +
-  // pad].
-  float *const decays_, *const token_rows_, *const key_scores_;
-  bf16* const scores_;
   uint32_t place_ = 0;
   bool fresh_ = false, active_ = false, real_ = false;
   float decay_ = 0.0f;  // cumulative, of row `lane`
@@ -576,50 +382,41 @@ class DecodeUnit {
 };
 
 // Blocks that share a processor. Few rows leave room for the registers that a rehearsal takes.
-constexpr int ResidentBlocks(bool bf16_state, int tiles, bool rehearses) {
-  if (tiles > static_cast<int>(kHeldTiles)) return bf16_state ? 3 : 2;
+constexpr int ResidentBlocks(bool bf16_state, bool rehearses) {
   return rehearses ? 2 : bf16_state ? 6 : 4;
 }
 
-template <bool kBf16State, bool kNormaliser, bool kChannel, int kTiles, bool kRehearses>
-__global__ void __launch_bounds__(kMostWarps * 32, ResidentBlocks(kBf16State, kTiles, kRehearses))
+template <bool kBf16State, bool kNormaliser, bool kRehearses>
+__global__ void __launch_bounds__(kMostWarps * 32, ResidentBlocks(kBf16State, kRehearses))
     DecodeKernel(const __grid_constant__ RecurCall call, uint32_t resident) {
   extern __shared__ __align__(16) bf16 memory[];
   AllowNextKernel();
-  DecodeUnit<kBf16State, kNormaliser, kChannel, kTiles, kRehearses>(call, memory).Run(resident);
+  DecodeUnit<kBf16State, kNormaliser, kRehearses>(call, memory).Run(resident);
 }
 
-template <bool kBf16State, bool kNormaliser, bool kChannel, int kTiles>
+template <bool kBf16State, bool kNormaliser>
 void Launch(const RecurCall& call, const LaunchContext& context) {
-  using Unit = DecodeUnit<kBf16State, kNormaliser, kChannel, kTiles, false>;
+  using Unit = DecodeUnit<kBf16State, kNormaliser, false>;
   const uint32_t warps = WarpsOf(call, context.processors), values = warps * 16;
   const uint32_t splits = (call.padded_value + values - 1) / values;
   const size_t shared =
-      Unit::SharedBytes(call.padded_key, call.delta ? 2 : call.unit_heads, values, kNormaliser);
+      Unit::SharedBytes(call.padded_key, call.delta ? 2 : call.unit_heads, values);
   const uint32_t blocks = call.units * splits * call.rows.segment_count;
-  const bool rehearses = !kChannel && context.RehearsedBlocks(blocks) != 0;
-  const auto kernel = rehearses ? DecodeKernel<kBf16State, kNormaliser, kChannel, kTiles, !kChannel>
-                                : DecodeKernel<kBf16State, kNormaliser, kChannel, kTiles, false>;
-  if constexpr (kChannel) {
-    static const cudaError_t prepared =
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 64 << 10);
-    context.Check(prepared);
-  }
-  context.Run(
-      kernel, dim3(call.units * splits, call.rows.segment_count), warps * 32, shared, call,
-      static_cast<uint32_t>(context.processors * ResidentBlocks(kBf16State, kTiles, rehearses)));
+  const bool rehearses = context.RehearsedBlocks(blocks) != 0;
+  const auto kernel = rehearses ? DecodeKernel<kBf16State, kNormaliser, true>
+                                : DecodeKernel<kBf16State, kNormaliser, false>;
+  context.Run(kernel, dim3(call.units * splits, call.rows.segment_count), warps * 32, shared, call,
+              static_cast<uint32_t>(context.processors * ResidentBlocks(kBf16State, rehearses)));
 }
 
 template <bool kBf16State>
 void LaunchForState(const RecurCall& call, const LaunchContext& context) {
-  constexpr int kFew = static_cast<int>(kHeldTiles);
   if (call.decay == Decay::kChannel) {
-    call.padded_key <= kHeldTiles * 16 ? Launch<kBf16State, false, true, kFew>(call, context)
-                                       : Launch<kBf16State, false, true, 2 * kFew>(call, context);
+    LaunchDecodeByChannel<kBf16State>(call, context);
   } else if (call.normaliser) {
-    Launch<kBf16State, true, false, kFew>(call, context);
+    Launch<kBf16State, true>(call, context);
   } else {
-    Launch<kBf16State, false, false, kFew>(call, context);
+    Launch<kBf16State, false>(call, context);
   }
 }
 
@@ -632,7 +429,7 @@ bool LaunchDecode(const RecurCall& call, const LaunchContext& context) {
   const uint32_t columns = call.delta ? 2 : call.unit_heads;
   const uint32_t most_keys = kHeldTiles * 16 * (channel ? 2 : 1);
   if (!call.rows.single || !aligned || columns > kMostColumns || call.padded_key > most_keys ||
-      (channel && call.times_step)) {
+      (channel && (call.times_step || call.skip != nullptr))) {
     return false;
   }
   call.bf16_state ? LaunchForState<true>(call, context) : LaunchForState<false>(call, context);
