@@ -122,19 +122,22 @@ bool Fits(StreamLayout& layout, uint32_t blocks) {
   return true;
 }
 
-// Divides the pieces into runs for so many blocks. A run prepares its keys anew; many short runs
-// keep the blocks equally busy. Keys with decays by channel take long to prepare, so there all runs
-// but the remainder have four pieces. False: so few pieces that sums_decode.cu is faster.
+// Divides the pieces into runs for so many blocks. A run prepares its keys anew; short runs at the
+// end keep the blocks equally busy. Keys with decays by channel take long to prepare, so there long
+// runs have more pieces and short ones have two. False: so few pieces that sums_decode.cu is
+// faster.
 bool DivideWork(const RecurCall& call, uint32_t blocks, StreamLayout& layout) {
   const bool channel = call.decay == Decay::kChannel;
   const uint32_t each = layout.pieces / blocks;
   if (each < kLeastPieces) return false;
   // The numbers of units, groups and keys are smaller.
   if (!layout.of_segment.Serves(layout.pieces)) return false;
-  const uint32_t run = channel ? 4 : each < 16 ? 2 : each < 32 ? 4 : 8;
-  layout.run = std::min(layout.group, run);
-  layout.long_runs = layout.pieces / layout.run / 4 * (channel ? 4 : 3);
-  layout.runs = layout.pieces - layout.long_runs * (layout.run - 1);
+  const uint32_t run = each < 16 ? 2 : channel || each < 32 ? 4 : 8;
+  layout.run = std::min(layout.group, channel ? 2 * run : run);
+  layout.short_run = channel ? std::min(layout.run, 2u) : 1;
+  layout.long_runs = layout.pieces / layout.run / 4 * 3;
+  const uint32_t rest = layout.pieces - layout.long_runs * layout.run;
+  layout.runs = layout.long_runs + (rest + layout.short_run - 1) / layout.short_run;
   return true;
 }
 

@@ -77,7 +77,9 @@ class Producer : public StreamWork<Form> {
   __device__ Place RunAt(uint32_t run) const {
     Place place = {};
     if (run >= l_.runs) return place;
-    const uint32_t piece = run + min(run, l_.long_runs) * (l_.run - 1);
+    const bool is_long = run < l_.long_runs;
+    const uint32_t piece =
+        is_long ? run * l_.run : l_.long_runs * l_.run + (run - l_.long_runs) * l_.short_run;
     const uint32_t segment = Over(piece, l_.of_segment);
     const uint32_t rest = piece - segment * l_.of_segment.divisor;
     place.segment = c_.rows.segments[segment];
@@ -85,7 +87,7 @@ class Producer : public StreamWork<Form> {
     place.unit = Over(rest, l_.of_unit);
     place.split = rest - place.unit * l_.splits;
     place.in_group = rest - Over(rest, l_.of_group) * l_.group;
-    place.left = run < l_.long_runs ? l_.run : 1;
+    place.left = min(is_long ? l_.run : l_.short_run, l_.pieces - piece);
     return place;
   }
   __device__ void Take(const Place& place) {
