@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The time mixing of RWKV-6 and RWKV-7 (TimeMixCall; time_mix.cuh has a head's state and what a
-// token does to it, time_mix_decode.cu one token of each of few segments). A block has a head of a
+// token does to it, time_mix_decode.cu one token of each segment). A block has a head of a
 // segment. A thread holds 16 channels of four columns of S in registers, and `lanes` adjacent
 // threads have all channels. The tokens are walked one after the other: first those of the tail,
 // whose rows are known, then the segment's. What a token does to S is the same in both, so a

@@ -287,7 +287,7 @@ class Head {
 
 }  // namespace time_mix
 
-// time_mix_decode.cu: one token of each of few segments. False: not such a call.
+// time_mix_decode.cu: one token of each segment. False: not such a call.
 bool LaunchTimeMixDecode(const TimeMixCall& call, bool fp32_rows, const LaunchContext& context);
 
 }  // namespace rivulet::cuda

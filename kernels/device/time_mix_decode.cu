@@ -1,14 +1,14 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The time mixing of one token of each of few segments: what time_mix.cu does, with everything that
-// need not wait done first. The order of every sum is that of time_mix.cu, so the bits are the
-// same.
+// The time mixing of one token of each segment: what time_mix.cu does, with everything that need
+// not wait done first. The order of every sum is that of time_mix.cu, so the bits are the same.
 //
 // Before the wait a block reads the state and the tail, replays the tail, and has the head's
 // weights in registers. After it one warp asks for the token's keys and another one for its decays,
 // its values and its gate, each for all of them at once; the output of the recurrence goes to the
-// norm through shared memory. There are two barriers. A rehearsal comes before the replay, so that
-// it may change the state.
+// norm through shared memory. There are two barriers. With few blocks a rehearsal comes before the
+// replay, so that it may change the state; with many, several share a processor, and some of them
+// wait for memory while others compute.
 //
 // The state and the rows of the tail before the token's place are written by the block itself
 // alone, after it has read them. r, k, v, decays, rates, gates, shares and first values come from
@@ -24,15 +24,20 @@ namespace {
 
 using namespace time_mix;
 
-// Of a row, numbers d, d + 32, ... that a lane has: up to 128 channels or columns.
-constexpr uint32_t kNumbers = 4;
+// Of a row, numbers d, d + 32, ... that a lane has: up to 128 channels or columns with few blocks,
+// 64 with many.
+constexpr uint32_t NumbersOf(bool many) { return many ? 2 : 4; }
+// Of a block where there are many, and how many then share a processor: a block waits most of its
+// time, so what counts is how many others work meanwhile.
+constexpr uint32_t kManyThreads = 64, kManyBlocks = 6;
 
-template <typename Row, typename State, bool kLowRank>
+template <typename Row, typename State, bool kLowRank, bool kMany>
 class OneToken : public Head<Row, State, kLowRank> {
  public:
   using Base = Head<Row, State, kLowRank>;
   using Base::c_, Base::column_, Base::head_, Base::lane_, Base::rows_, Base::segment_,
       Base::tiling_;
+  static constexpr uint32_t kNumbers = NumbersOf(kMany);
 
   __device__ OneToken(const TimeMixCall& call, float* memory)
       : Base(call, memory),
@@ -264,29 +269,41 @@ class OneToken : public Head<Row, State, kLowRank> {
   float v_[kNumbers], gate_[kNumbers];
 };
 
-template <typename Row, typename State, bool kLowRank>
-__global__ void __launch_bounds__(kMostThreads)
+template <typename Row, typename State, bool kLowRank, bool kMany>
+__global__ void __launch_bounds__(kMany ? kManyThreads : kMostThreads, kMany ? kManyBlocks : 1)
     TimeMixDecodeKernel(const __grid_constant__ TimeMixCall call, uint32_t rehearsed) {
   extern __shared__ __align__(16) float shared_rows[];
   AllowNextKernel();
-  OneToken<Row, State, kLowRank>(call, shared_rows).Run(rehearsed);
+  OneToken<Row, State, kLowRank, kMany>(call, shared_rows).Run(rehearsed);
 }
 
-template <typename Row, typename State, bool kLowRank>
+// So few blocks that two of them share a processor at most.
+bool IsFew(const TimeMixCall& call, const LaunchContext& context) {
+  return call.heads * call.rows.segment_count <= 2 * static_cast<uint32_t>(context.processors);
+}
+
+template <typename Row, typename State, bool kLowRank, bool kMany>
 void Launch(const TimeMixCall& call, const Tiling& tiling, const LaunchContext& context) {
-  const auto kernel = TimeMixDecodeKernel<Row, State, kLowRank>;
+  const auto kernel = TimeMixDecodeKernel<Row, State, kLowRank, kMany>;
   static const cudaError_t prepared =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 200 << 10);
   context.Check(prepared);
   const dim3 grid(call.heads, call.rows.segment_count);
-  context.Run(kernel, grid, tiling.threads(), OneToken<Row, State, kLowRank>::SharedBytes(tiling),
-              call, context.RehearsedBlocks(grid.x * grid.y));
+  context.Run(kernel, grid, tiling.threads(),
+              OneToken<Row, State, kLowRank, kMany>::SharedBytes(tiling), call,
+              context.RehearsedBlocks(grid.x * grid.y));
+}
+
+template <typename Row, typename State, bool kLowRank>
+void LaunchForCount(const TimeMixCall& call, const Tiling& tiling, const LaunchContext& context) {
+  IsFew(call, context) ? Launch<Row, State, kLowRank, false>(call, tiling, context)
+                       : Launch<Row, State, kLowRank, true>(call, tiling, context);
 }
 
 template <typename Row, typename State>
 void LaunchForForm(const TimeMixCall& call, const Tiling& tiling, const LaunchContext& context) {
-  call.form == TimeMixForm::kRwkv7 ? Launch<Row, State, true>(call, tiling, context)
-                                   : Launch<Row, State, false>(call, tiling, context);
+  call.form == TimeMixForm::kRwkv7 ? LaunchForCount<Row, State, true>(call, tiling, context)
+                                   : LaunchForCount<Row, State, false>(call, tiling, context);
 }
 
 template <typename Row>
@@ -301,11 +318,9 @@ bool LaunchTimeMixDecode(const TimeMixCall& call, bool fp32_rows, const LaunchCo
   const Tiling tiling(call.padded_key, call.value_dim);
   const uint32_t widest = std::max(tiling.stride, tiling.columns);
   const bool one_turn = call.value_dim <= tiling.columns;
-  const auto few = 2 * static_cast<uint32_t>(context.processors);
-  if (!call.rows.single || widest > 32 * kNumbers || !one_turn ||
-      call.heads * call.rows.segment_count > few) {
-    return false;
-  }
+  const bool many = !IsFew(call, context);
+  if (many && tiling.threads() > kManyThreads) return false;
+  if (!call.rows.single || widest > 32 * NumbersOf(many) || !one_turn) return false;
   fp32_rows ? LaunchForState<float>(call, tiling, context)
             : LaunchForState<bf16>(call, tiling, context);
   return true;
