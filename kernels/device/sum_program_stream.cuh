@@ -118,10 +118,12 @@ struct ProgramGroup {
 // A block's memory, in bytes: barriers, tables, the buffers of units, stages. A stage is a tile of
 // 16 value columns of a state. Stages come in groups of one for each consumer, so that a stage
 // belongs to one consumer in all rounds: a consumer that waited for one round of a barrier while an
-// earlier round was under way would take the wrong one for its own. kCopyTiles of them share
-// barriers. In a unit's buffer: rows of the
-// tail, bf16 [C, width + pad]; input vectors, fp32 [width]; vectors that are queries, as high and
-// low parts, bf16 [2, Dp + pad]; the cumulative decays, fp32 [C]; the output, fp32 [Ep].
+// earlier round was under way would take the wrong one for its own. kCopyTiles stages of a group
+// share their barriers.
+//
+// In a unit's buffer: rows of the tail, bf16 [C, width + pad]; input vectors, fp32 [width]; vectors
+// that are queries, as high and low parts, bf16 [2, Dp + pad]; the cumulative decays, fp32 [C]; the
+// output, fp32 [Ep].
 struct ProgramLayout {
   uint32_t rows[kMostProgramRows], row_bytes[kMostProgramRows];  // from row to row
   uint32_t row_shift[kMostProgramRows];                          // 1 << row_shift lanes copy a row
@@ -129,11 +131,11 @@ struct ProgramLayout {
   uint32_t queries[kMostProgramVectors];                         // kAbsent: not a query
   uint32_t decays, out, header, unit_bytes;
   uint32_t first_unit, first_stage, groups, bytes;
-  uint32_t units;  // of all segments
-  uint32_t visits, jobs, inputs;
-  Divisor of_segment, of_group;  // units, heads
+  uint32_t units;                 // of all segments
+  uint32_t visits, jobs, inputs;  // in the lists
+  uint32_t unit_groups;           // of all visits of a unit
+  Divisor of_segment, of_group;   // units, heads
   ProgramInput input[kMostProgramVectors + 1];
-  uint32_t unit_groups;  // of a unit
   ProgramGroup group[kMostProgramGroups];
   ProgramTables tables;
 };
