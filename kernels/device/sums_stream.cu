@@ -23,7 +23,10 @@
 namespace rivulet::cuda {
 namespace {
 
-constexpr uint32_t kLeastPieces = 6;  // of a block
+// Pieces of a block, at least. Alone this kernel is faster than sums_decode.cu from two on; in
+// steps of few rows it is slower below six, probably because its blocks fill a processor's shared
+// memory, which the next product needs to ask for its weights early.
+constexpr uint32_t kLeastPieces = 2, kLeastOfFewRows = 6, kFewRows = 32;
 constexpr uint32_t kBarrierBytes = 256;
 static_assert(sizeof(StreamBarriers) <= kBarrierBytes);
 
@@ -129,7 +132,7 @@ bool Fits(StreamLayout& layout, uint32_t blocks) {
 bool DivideWork(const RecurCall& call, uint32_t blocks, StreamLayout& layout) {
   const bool channel = call.decay == Decay::kChannel;
   const uint32_t each = layout.pieces / blocks;
-  if (each < kLeastPieces) return false;
+  if (each < (call.rows.segment_count > kFewRows ? kLeastPieces : kLeastOfFewRows)) return false;
   // The numbers of units, groups and keys are smaller.
   if (!layout.of_segment.Serves(layout.pieces)) return false;
   const uint32_t run = each < 16 ? 2 : channel || each < 32 ? 4 : 8;
