@@ -201,9 +201,9 @@ class DecodeUnit : public DecodeBlock {
     }
   }
 
-  // D ∘ v of the two value columns that lanes of column 0 write.
+  // D ∘ v of the two value columns that the lane writes.
   __device__ void TakeSkip() {
-    if (c_.skip == nullptr || t_ != 0) return;
+    if (c_.skip == nullptr || 2 * t_ >= columns_) return;
     for (uint32_t half = 0; half < 2; ++half) {
       const uint32_t e = Column() + g_ + half * 8;
       if (e >= c_.value_dim) continue;
