@@ -49,6 +49,12 @@ struct HeldTile<false> {
     tile = {numbers[0], numbers[32]};
   }
   __device__ StateTile Numbers() const { return tile; }
+  // The compiler works out again what it knows of the tile.
+  __device__ void Forget() {
+    asm volatile(""
+                 : "+f"(tile.upper.x), "+f"(tile.upper.y), "+f"(tile.upper.z), "+f"(tile.upper.w),
+                   "+f"(tile.lower.x), "+f"(tile.lower.y), "+f"(tile.lower.z), "+f"(tile.lower.w));
+  }
   // sum += the tile · b, as high and low parts.
   __device__ void Multiply(float (&sum)[4], uint32_t b0, uint32_t b1) const {
     uint32_t high[4], low[4];
@@ -77,6 +83,7 @@ struct HeldTile<true> {
     return {{FirstOf(bits.x), SecondOf(bits.x), FirstOf(bits.y), SecondOf(bits.y)},
             {FirstOf(bits.z), SecondOf(bits.z), FirstOf(bits.w), SecondOf(bits.w)}};
   }
+  __device__ void Forget() {}
   __device__ void Multiply(float (&sum)[4], uint32_t b0, uint32_t b1) const {
     MultiplyAdd(sum, {bits.x, bits.z, bits.y, bits.w}, b0, b1);
   }

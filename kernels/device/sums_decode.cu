@@ -7,6 +7,7 @@
 // of the state and for the rows of the tail, which no kernel of this step writes; then it waits for
 // the kernel before, and takes the token's own row.
 //
+// This is for many blocks. sums_decode_unit.cuh does it with few, where latency counts;
 // sums_decode_channel.cuh does it where decays are by channel.
 //
 // Bytes expected: the state once, the tail's rows, and, for a row that ends a chunk, the state once
@@ -15,6 +16,7 @@
 #include "kernels/device/sums.cuh"
 #include "kernels/device/sums_decode.cuh"
 #include "kernels/device/sums_decode_channel.cuh"
+#include "kernels/device/sums_decode_unit.cuh"
 
 namespace rivulet::cuda {
 namespace {
@@ -27,7 +29,7 @@ struct Four {
   bool scaled = false;  // by the step Δ
 };
 
-template <bool kBf16State, bool kNormaliser, bool kRehearses>
+template <bool kBf16State, bool kNormaliser>
 class DecodeUnit : public DecodeBlock {
  public:
   __device__ DecodeUnit(const RecurCall& call, bf16* memory)
@@ -59,21 +61,11 @@ class DecodeUnit : public DecodeBlock {
       if (c_.constant != nullptr) decay_ = c_.constant[unit_ * kChunk + lane_];
       if (decays && lane_ < place_) decay_ = DecayRow()[lane_];
     }
-    if constexpr (kItems != 0) FindItems();
-    const auto work = [&](bool real) {
-      real_ = real;
-      TakeToken(decays);
-      WaitForCopies<0>();
-      __syncthreads();
-      if (active_) Read();
-      if (!real) __syncthreads();  // before the token is taken again
-    };
-    if constexpr (kRehearses) {
-      RunRehearsed(UINT32_MAX, work);
-    } else {
-      AwaitLastKernel();
-      work(true);
-    }
+    AwaitLastKernel();
+    TakeToken(decays);
+    WaitForCopies<0>();
+    __syncthreads();
+    if (active_) Read();
     if (place_ + 1 == kChunk) Fold();
   }
 
@@ -110,9 +102,6 @@ class DecodeUnit : public DecodeBlock {
     CommitCopies();
   }
 
-  // Whether this is not a rehearsal.
-  __device__ bool Stores() const { return !kRehearses || real_; }
-
   __device__ void CopyRows(bf16* to, uint32_t stride, uint32_t width, const bf16* rows,
                            uint32_t row_stride) {
     const uint32_t steps = width / 8;
@@ -147,34 +136,13 @@ class DecodeUnit : public DecodeBlock {
             keeps ? ValueRow(place_) + first + i * 4 : nullptr, c_.times_step};
   }
 
-  // Of this thread, while the kernel before still runs.
-  __device__ void FindItems() {
-#pragma unroll
-    for (uint32_t j = 0; j < kItems; ++j) {
-      const uint32_t i = threadIdx.x + j * blockDim.x;
-      items_[j] = i < Items() ? ItemAt(i) : Four{};
-    }
-  }
-  // All of them are asked for before the first is stored.
-  __device__ void TakeItems(float step) {
-    float4 x[kItems];
-#pragma unroll
-    for (uint32_t j = 0; j < kItems; ++j) {
-      if (items_[j].from != nullptr) x[j] = ReadItem(items_[j]);
-    }
-#pragma unroll
-    for (uint32_t j = 0; j < kItems; ++j) {
-      if (items_[j].from != nullptr) StoreItem(items_[j], x[j], step);
-    }
-  }
-
   __device__ static float4 ReadItem(const Four& item) {
     return ReadLate(reinterpret_cast<const float4*>(item.from));
   }
   __device__ void StoreItem(const Four& item, float4 x, float step) const {
     if (item.scaled) x.x *= step, x.y *= step, x.z *= step, x.w *= step;
     StoreFour(item.to, x);
-    if (item.row != nullptr && Stores()) StoreFour(item.row, x);
+    if (item.row != nullptr) StoreFour(item.row, x);
   }
 
   __device__ uint32_t Items() const { return c_.padded_key / 4 * (1 + columns_) + values_ / 4; }
@@ -185,8 +153,7 @@ class DecodeUnit : public DecodeBlock {
     if (c_.delta) beta_ = ReadLate(c_.beta + size_t{Token()} * c_.beta_stride + unit_);
     TakeSkip();
     TakeValues();
-    if constexpr (kItems != 0) TakeItems(step);
-    for (uint32_t i = threadIdx.x + kItems * blockDim.x; i < Items(); i += blockDim.x) {
+    for (uint32_t i = threadIdx.x; i < Items(); i += blockDim.x) {
       const Four item = ItemAt(i);
       if (item.from != nullptr) StoreItem(item, ReadItem(item), step);
     }
@@ -197,7 +164,7 @@ class DecodeUnit : public DecodeBlock {
     sum += g;
     if (lane_ == place_) {
       decay_ = sum;
-      if (split_ == 0 && warp_ == 0 && Stores()) DecayRow()[place_] = sum;
+      if (split_ == 0 && warp_ == 0) DecayRow()[place_] = sum;
     }
   }
 
@@ -292,7 +259,7 @@ class DecodeUnit : public DecodeBlock {
     bf16* column = v_ + warp_ * 16 + g_;
     // The rows of so many tokens are loaded before the first is used; those from `place_` on are
     // not.
-    constexpr uint32_t kAtOnce = kRehearses ? kChunk : 4;
+    constexpr uint32_t kAtOnce = 4;
     for (uint32_t first = 0; first < place_; first += kAtOnce) {
       float weights[kAtOnce], rows[kAtOnce][2];
 #pragma unroll
@@ -313,7 +280,7 @@ class DecodeUnit : public DecodeBlock {
       for (uint32_t half = 0; half < 2; ++half) {
         const bf16 stored = __float2bfloat16_rn(beta_ * u[half]);
         column[place_ * dv_ + half * 8] = stored;
-        if (Stores()) ValueRow(place_)[Column() + g_ + half * 8] = stored;
+        ValueRow(place_)[Column() + g_ + half * 8] = stored;
       }
     }
     __syncwarp();
@@ -325,8 +292,7 @@ class DecodeUnit : public DecodeBlock {
     const uint32_t e = Column() + g_ + half * 8;
     if (c_.skip != nullptr && e < c_.value_dim) x = fmaf(skip_[half], skipped_[half], x);
     float* to = c_.out.data + size_t{Token()} * c_.out.stride + size_t{head} * c_.padded_value + e;
-    if constexpr (kRehearses) asm volatile("" ::"f"(x));  // computed in a rehearsal, too
-    if (Stores()) *to = x;
+    *to = x;
   }
 
   // --- fold --------------------------------------------------------------------------------------
@@ -371,53 +337,51 @@ class DecodeUnit : public DecodeBlock {
   bf16 *const k_, *const q_, *const v_;  // [C, dk], [columns, dk], [C, dv]
   float* const z_;                       // [Dp] of a normaliser
   uint32_t place_ = 0;
-  bool fresh_ = false, active_ = false, real_ = false;
+  bool fresh_ = false, active_ = false;
   float decay_ = 0.0f;  // cumulative, of row `lane`
   float beta_ = 0.0f;
   float skip_[2] = {}, skipped_[2] = {}, values_now_[2] = {};
   HeldTile<kBf16State> held_[kTiles];
-  // What the thread takes of the token's row, where there is room for it in registers.
-  static constexpr uint32_t kItems = kRehearses ? 4 : 0;
-  Four items_[kItems == 0 ? 1 : kItems] = {};
 };
 
-// Blocks that share a processor. Few rows leave room for the registers that a rehearsal takes.
-constexpr int ResidentBlocks(bool bf16_state, bool rehearses) {
-  return rehearses ? 2 : bf16_state ? 6 : 4;
-}
+// Blocks that share a processor.
+constexpr int ResidentBlocks(bool bf16_state) { return bf16_state ? 6 : 4; }
 
-template <bool kBf16State, bool kNormaliser, bool kRehearses>
-__global__ void __launch_bounds__(kMostWarps * 32, ResidentBlocks(kBf16State, kRehearses))
+template <bool kBf16State, bool kNormaliser>
+__global__ void __launch_bounds__(kMostWarps * 32, ResidentBlocks(kBf16State))
     DecodeKernel(const __grid_constant__ RecurCall call, uint32_t resident) {
   extern __shared__ __align__(16) bf16 memory[];
   AllowNextKernel();
-  DecodeUnit<kBf16State, kNormaliser, kRehearses>(call, memory).Run(resident);
+  DecodeUnit<kBf16State, kNormaliser>(call, memory).Run(resident);
 }
 
 template <bool kBf16State, bool kNormaliser>
 void Launch(const RecurCall& call, const LaunchContext& context) {
-  using Unit = DecodeUnit<kBf16State, kNormaliser, false>;
+  using Unit = DecodeUnit<kBf16State, kNormaliser>;
   const uint32_t warps = WarpsOf(call, context.processors), values = warps * 16;
   const uint32_t splits = (call.padded_value + values - 1) / values;
   const size_t shared =
       Unit::SharedBytes(call.padded_key, call.delta ? 2 : call.unit_heads, values);
-  const uint32_t blocks = call.units * splits * call.rows.segment_count;
-  const bool rehearses = context.RehearsedBlocks(blocks) != 0;
-  const auto kernel = rehearses ? DecodeKernel<kBf16State, kNormaliser, true>
-                                : DecodeKernel<kBf16State, kNormaliser, false>;
-  context.Run(kernel, dim3(call.units * splits, call.rows.segment_count), warps * 32, shared, call,
-              static_cast<uint32_t>(context.processors * ResidentBlocks(kBf16State, rehearses)));
+  context.Run(DecodeKernel<kBf16State, kNormaliser>,
+              dim3(call.units * splits, call.rows.segment_count), warps * 32, shared, call,
+              static_cast<uint32_t>(context.processors * ResidentBlocks(kBf16State)));
 }
 
+// False: keys have too many numbers.
 template <bool kBf16State>
-void LaunchForState(const RecurCall& call, const LaunchContext& context) {
+bool LaunchForState(const RecurCall& call, const LaunchContext& context) {
   if (call.decay == Decay::kChannel) {
     LaunchDecodeByChannel<kBf16State>(call, context);
-  } else if (call.normaliser) {
+    return true;
+  }
+  if (LaunchDecodeByUnit<kBf16State>(call, context)) return true;
+  if (call.padded_key > kHeldTiles * 16) return false;
+  if (call.normaliser) {
     Launch<kBf16State, true>(call, context);
   } else {
     Launch<kBf16State, false>(call, context);
   }
+  return true;
 }
 
 }  // namespace
@@ -427,13 +391,13 @@ bool LaunchDecode(const RecurCall& call, const LaunchContext& context) {
       call.value_dim == call.padded_value && call.v_head_stride % 4 == 0 && call.v_stride % 4 == 0;
   const bool channel = call.decay == Decay::kChannel;
   const uint32_t columns = call.delta ? 2 : call.unit_heads;
-  const uint32_t most_keys = kHeldTiles * 16 * (channel ? 2 : 1);
-  if (!call.rows.single || !aligned || columns > kMostColumns || call.padded_key > most_keys ||
+  constexpr uint32_t kMostKeys = kHeldTiles * 16 * 2;
+  if (!call.rows.single || !aligned || columns > kMostColumns || call.padded_key > kMostKeys ||
       (channel && (call.times_step || call.skip != nullptr))) {
     return false;
   }
-  call.bf16_state ? LaunchForState<true>(call, context) : LaunchForState<false>(call, context);
-  return true;
+  return call.bf16_state ? LaunchForState<true>(call, context)
+                         : LaunchForState<false>(call, context);
 }
 
 }  // namespace rivulet::cuda

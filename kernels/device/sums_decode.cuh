@@ -1,7 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What the kernels of one token of each segment share (sums_decode.cu, sums_decode_channel.cuh):
-// where the numbers of a block are.
+// What the kernels of one token of each segment share (sums_decode.cu, sums_decode_unit.cuh,
+// sums_decode_channel.cuh): where the numbers of a block are, and how a warp makes its outputs from
+// its reads and the scores.
 #ifndef RIVULET_KERNELS_DEVICE_SUMS_DECODE_CUH_
 #define RIVULET_KERNELS_DEVICE_SUMS_DECODE_CUH_
 
@@ -9,6 +10,7 @@
 #include <cstdint>
 
 #include "kernels/device/bulk_copy.cuh"
+#include "kernels/device/rehearsal.cuh"
 #include "kernels/device/sums.cuh"
 
 namespace rivulet::cuda {
@@ -80,6 +82,135 @@ class DecodeBlock {
   const RecurCall& c_;
   const DeviceSegment segment_;
   const uint32_t values_, splits_, unit_, split_, warp_, lane_, g_, t_, key_tiles_, columns_;
+};
+
+// A block whose scores are in shared memory before its warps make their outputs from them.
+class DecodeReader : public DecodeBlock {
+ protected:
+  static constexpr uint32_t kScoreStride = kChunk + kPad;
+  // Of the tail's rows in the two value columns that a lane solves for: pairs of bf16.
+  using Solved = uint32_t[kChunk - 1];
+
+  // v, state: where values bf16 [C, values + pad] and the tiles of the state are in `memory`.
+  __device__ DecodeReader(const RecurCall& call, uint32_t values, std::byte* memory, uint32_t v,
+                          uint32_t state)
+      : DecodeBlock(call, values),
+        memory_(memory),
+        v_(v),
+        state_(state),
+        first_(split_ * values),
+        width_(min(values, call.padded_value - first_)),
+        reads_(warp_ * 16 < width_),
+        dv_(values + kPad) {}
+
+  // The compiler then knows that the lanes of a warp take the same branches.
+  __device__ static uint32_t SameInWarp(uint32_t x) { return __shfl_sync(0xffffffffu, x, 0); }
+
+  template <typename T>
+  __device__ T* At(uint32_t offset) const {
+    return reinterpret_cast<T*>(memory_ + nothing_ + offset);
+  }
+  // Addresses in shared memory are worked out again where they are used from here on. There is no
+  // room for all of them in registers, where the compiler would keep them from before a rehearsal.
+  __device__ void ForgetAddresses() { asm volatile("" : "+r"(nothing_)); }
+
+  // Value columns of warp `warp`, as a matrix of LoadTransposed.
+  __device__ const bf16* Values(uint32_t warp) const {
+    return At<bf16>(v_) + (lane_ % 8 + (lane_ >= 16 ? 8 : 0)) * dv_ + warp * 16 + lane_ / 8 % 2 * 8;
+  }
+
+  // The block's tiles, in the background; numbers of so many bytes.
+  template <uint32_t kNumber>
+  __device__ void CopyState() const {
+    if (fresh_) return;
+    const uint32_t column = c_.padded_key * kNumber, bytes = width_ * column;
+    const std::byte* from = Matrix(segment_.base_in, kNumber) + size_t{first_} * column;
+#pragma unroll 4
+    for (uint32_t i = threadIdx.x * 16; i < bytes; i += blockDim.x * 16) {
+      CopyAsync(At<std::byte>(state_) + i, from + i);
+    }
+  }
+
+  // Where the outputs go. The first column of a delta rule is its key, which has no output.
+  __device__ float* Outputs() const {
+    const int64_t head = c_.delta ? int64_t{unit_} - 1 : int64_t{unit_} * c_.unit_heads;
+    return c_.out.data + size_t{Token()} * c_.out.stride + (head + 2 * t_) * c_.padded_value +
+           first_ + warp_ * 16 + g_;
+  }
+
+  __device__ const float* Beta() const {
+    return c_.beta + size_t{Token()} * c_.beta_stride + unit_;
+  }
+  // Of the token, in the two value columns that the lane solves for or writes.
+  __device__ void TakeValues() {
+    values_now_[0] = ReadLate(v_at_);
+    values_now_[1] = ReadLate(v_at_ + 8);
+  }
+
+  // The solved values of the tail's rows in columns g and g + 8.
+  __device__ void LoadSolved(Solved& rows) const {
+    const uint16_t* column = At<uint16_t>(v_) + warp_ * 16 + g_;
+#pragma unroll
+    for (uint32_t s = 0; s < kChunk - 1; ++s) {
+      rows[s] = column[s * dv_] | uint32_t{column[s * dv_ + 8]} << 16;
+    }
+  }
+
+  // u = β (v - k S̄ - Σ_{s<place} score(s) u_s), scores fp32 [C] at `at`. Lanes of column 0 have
+  // k S̄ of value columns g and g + 8. From the token's row on, values and scores are zeros, whose
+  // products are -0 and change no bit of u.
+  __device__ void Solve(const float (&sum)[4], const Solved& rows, uint32_t at) {
+    float u[2] = {values_now_[0] - sum[0], values_now_[1] - sum[2]};
+    float4 scores[kChunk / 4];
+#pragma unroll
+    for (uint32_t i = 0; i < kChunk / 4; ++i) scores[i] = At<float4>(at)[i];
+#pragma unroll
+    for (uint32_t s = 0; s < kChunk - 1; ++s) {
+      const float weight = -reinterpret_cast<const float(&)[kChunk]>(scores)[s];
+      u[0] = fmaf(weight, FirstOf(rows[s]), u[0]);
+      u[1] = fmaf(weight, SecondOf(rows[s]), u[1]);
+    }
+    if (t_ == 0) {
+      bf16* column = At<bf16>(v_) + place_ * dv_ + warp_ * 16 + g_;
+#pragma unroll
+      for (uint32_t half = 0; half < 2; ++half) {
+        const bf16 stored = __float2bfloat16_rn(beta_ * u[half]);
+        column[half * 8] = real_ ? stored : __float2bfloat16_rn(0.0f);
+        if (real_) keeps_v_[half * 8] = stored;
+      }
+    }
+    __syncwarp();
+  }
+
+  // sum += the tail's values · scores, bf16 [columns, C + pad] at `at`.
+  __device__ void ReadTail(float (&sum)[4], uint32_t at) const {
+    uint32_t v[4];
+    LoadTransposed(v, Values(warp_));
+    const bool present = g_ < columns_;
+    const bf16* score = At<bf16>(at) + g_ * kScoreStride + 2 * t_;
+    MultiplyAdd(sum, v, Two(score, present), Two(score + 8, present));
+  }
+
+  // Of column 2t + next.
+  __device__ void Write(uint32_t next, uint32_t half, float x) const {
+    const uint32_t column = 2 * t_ + next;
+    if (column >= columns_ || (c_.delta && column == 0)) return;
+    asm volatile("" ::"f"(x));  // computed in a rehearsal, too
+    if (real_) to_[next * c_.padded_value + half * 8] = x;
+  }
+
+  std::byte* const memory_;
+  const uint32_t v_, state_;
+  const uint32_t first_, width_;  // value columns of the block
+  const bool reads_;
+  const uint32_t dv_;
+  uint32_t place_ = 0, nothing_ = 0;
+  bool fresh_ = false, real_ = false;  // real: not a rehearsal
+  // Of the token, and where it is kept in the tail; null: not by this block.
+  const float* v_at_ = nullptr;
+  float* to_ = nullptr;
+  bf16* keeps_v_ = nullptr;
+  float beta_ = 0.0f, values_now_[2] = {};
 };
 
 }  // namespace rivulet::cuda

@@ -73,32 +73,26 @@ struct ChannelLayout {
 };
 
 template <typename Form>
-class DecodeByChannel : public DecodeBlock {
+class DecodeByChannel : public DecodeReader {
   using Layout = ChannelLayout<Form>;
   static constexpr uint32_t kKey = Form::kKey, kStride = Form::kStride;
   static constexpr uint32_t kNumbers = Form::kNumbers, kOwn = Form::kOwn;
-  static constexpr uint32_t kScorers = Form::kScorers, kScoreStride = Layout::kScoreStride;
+  static constexpr uint32_t kScorers = Form::kScorers;
   static constexpr uint32_t kStep = 32 * kScorers;  // between numbers of a thread
   static constexpr uint32_t kAtOnce = 2;            // rows that a warp scores side by side
   using RowNumbers = float[kAtOnce][kNumbers];
 
  public:
   __device__ DecodeByChannel(const RecurCall& call, uint32_t values, std::byte* memory)
-      : DecodeBlock(call, values),
-        layout_(columns_, values, call.padded_key),
-        memory_(memory),
-        first_(split_ * values),
-        width_(min(values, call.padded_value - first_)),
-        scorer_(SameInWarp(warp_) - (Form::kFew ? values / 16 : 0)),
-        reads_(warp_ * 16 < width_),
-        dv_(values + kPad) {}
+      : DecodeByChannel(call, values, memory,
+                        Layout(call.delta ? 2 : call.unit_heads, values, call.padded_key)) {}
 
   // rehearsed: of the blocks, the first so many.
   __device__ void Run(uint32_t resident, uint32_t rehearsed) {
     if (segment_.tokens == 0) return AwaitLastKernel();
     place_ = static_cast<uint32_t>(segment_.position % kChunk);
     fresh_ = segment_.position < kChunk;
-    CopyState();
+    CopyState<Form::kNumber>();
     CopyTail();
     CommitCopies();
     if (threadIdx.x == 0) FetchForLater(resident, Form::kNumber);
@@ -108,13 +102,12 @@ class DecodeByChannel : public DecodeBlock {
   }
 
  private:
-  // The compiler then knows that the lanes of a warp take the same branches.
-  __device__ static uint32_t SameInWarp(uint32_t x) { return __shfl_sync(0xffffffffu, x, 0); }
+  __device__ DecodeByChannel(const RecurCall& call, uint32_t values, std::byte* memory,
+                             const Layout& layout)
+      : DecodeReader(call, values, memory, layout.v, layout.state),
+        rows_(layout.rows),
+        scorer_(SameInWarp(warp_) - (Form::kFew ? values / 16 : 0)) {}
 
-  template <typename T>
-  __device__ T* At(uint32_t offset) const {
-    return reinterpret_cast<T*>(memory_ + nothing_ + offset);
-  }
   __device__ float* Decays(uint32_t place) const {
     return At<float>(Layout::kDecays) + place * kKey;
   }
@@ -122,14 +115,7 @@ class DecodeByChannel : public DecodeBlock {
   __device__ bf16* QueryAt(uint32_t column) const {
     return At<bf16>(Layout::kQueries) + column * kStride;
   }
-  __device__ float* TokenRow(uint32_t column) const {
-    return At<float>(layout_.rows) + column * kKey;
-  }
-  // Value columns of warp `warp`, as a matrix of LoadTransposed.
-  __device__ const bf16* Values(uint32_t warp) const {
-    return At<bf16>(layout_.v) + (lane_ % 8 + (lane_ >= 16 ? 8 : 0)) * dv_ + warp * 16 +
-           lane_ / 8 % 2 * 8;
-  }
+  __device__ float* TokenRow(uint32_t column) const { return At<float>(rows_) + column * kKey; }
   __device__ float* ChannelDecays(uint32_t place) const {
     return reinterpret_cast<float*>(Tail(c_.decay_offset)) +
            (size_t{unit_ / c_.units_per_decay} * kChunk + place) * c_.padded_key;
@@ -138,16 +124,6 @@ class DecodeByChannel : public DecodeBlock {
   __device__ uint32_t Own(uint32_t i) const { return threadIdx.x + i * kStep; }
 
   // --- before the kernel before has ended --------------------------------------------------------
-
-  __device__ void CopyState() const {
-    if (fresh_) return;
-    const uint32_t column = c_.padded_key * Form::kNumber, bytes = width_ * column;
-    const std::byte* from = Matrix(segment_.base_in, Form::kNumber) + size_t{first_} * column;
-#pragma unroll 4
-    for (uint32_t i = threadIdx.x * 16; i < bytes; i += blockDim.x * 16) {
-      CopyAsync(At<std::byte>(layout_.state) + i, from + i);
-    }
-  }
 
   // Rows before the token's. Values after it are zeros: their scores are zero, but zero times
   // anything is not. So is the token's row where it is solved for.
@@ -162,7 +138,7 @@ class DecodeByChannel : public DecodeBlock {
     }
     const uint32_t s = threadIdx.x / 8, column = threadIdx.x % 8 * 8;  // up to 64 columns
     if (s >= kChunk || column >= width_) return;
-    bf16* to = At<bf16>(layout_.v) + s * dv_ + column;
+    bf16* to = At<bf16>(v_) + s * dv_ + column;
     if (s < place_) CopyAsync(to, ValueRow(s) + first_ + column);
     if (s > place_ || (s == place_ && c_.delta)) *reinterpret_cast<uint4*>(to) = {0, 0, 0, 0};
   }
@@ -176,10 +152,7 @@ class DecodeByChannel : public DecodeBlock {
     q_at_ = Query(0) + threadIdx.x;
     const uint32_t column = first_ + (c_.delta ? warp_ * 16 + g_ : threadIdx.x);
     v_at_ = Value() + column;
-    // The first column of a delta rule is its key, which has no output.
-    const int64_t head = c_.delta ? int64_t{unit_} - 1 : int64_t{unit_} * c_.unit_heads;
-    to_ = c_.out.data + size_t{Token()} * c_.out.stride + (head + 2 * t_) * c_.padded_value +
-          first_ + warp_ * 16 + g_;
+    to_ = Outputs();
     if (c_.delta || unit_ % c_.units_per_value == 0) keeps_v_ = ValueRow(place_) + column;
     if (split_ == 0 && unit_ % c_.units_per_decay == 0) {
       keeps_g_ = ChannelDecays(place_) + threadIdx.x;
@@ -196,14 +169,13 @@ class DecodeByChannel : public DecodeBlock {
 
   __device__ void Work(bool real) {
     real_ = real;
-    // Addresses in shared memory are worked out where they are used. There is no room for all of
-    // them in registers, where the compiler would keep them from before a rehearsal.
-    asm volatile("" : "+r"(nothing_));
+    ForgetAddresses();
     TakeToken();
     WaitForCopies<0>();
     __syncthreads();
     if (scorer_ < kScorers) Score();
-    float sum[4] = {}, rows[kChunk - 1][2];
+    float sum[4] = {};
+    Solved rows;
     if (reads_) {
       if (!fresh_) ReadState(sum);
       if (c_.delta) LoadSolved(rows);
@@ -223,24 +195,16 @@ class DecodeByChannel : public DecodeBlock {
       k[i] = ReadLate(k_at_ + i * kStep);
       q[i] = ReadLate(q_at_ + i * kStep);
     }
-    if (c_.delta) {
+    if (c_.delta && reads_) {
       TakeValues();
-    } else if (threadIdx.x < width_) {
-      v = ReadLate(v_at_);
+      beta_ = ReadLate(Beta());
     }
+    if (!c_.delta && threadIdx.x < width_) v = ReadLate(v_at_);
 #pragma unroll
     for (uint32_t i = 0; i < kOwn; ++i) {
       if (Own(i) < c_.padded_key) StoreNumbers(i, before_[i] + g[i], k[i], q[i]);
     }
     if (!c_.delta && threadIdx.x < width_) StoreValue(v);
-  }
-
-  // What a delta rule starts from, of the two value columns that the lane solves for.
-  __device__ void TakeValues() {
-    if (!reads_) return;
-    values_now_[0] = ReadLate(v_at_);
-    values_now_[1] = ReadLate(v_at_ + 8);
-    beta_ = ReadLate(c_.beta + size_t{Token()} * c_.beta_stride + unit_);
   }
 
   // The thread's number i of the cumulative decays, the key and the queries.
@@ -271,7 +235,7 @@ class DecodeByChannel : public DecodeBlock {
 
   __device__ void StoreValue(float v) const {
     const bf16 rounded = __float2bfloat16_rn(v);
-    At<bf16>(layout_.v)[place_ * dv_ + threadIdx.x] = rounded;
+    At<bf16>(v_)[place_ * dv_ + threadIdx.x] = rounded;
     if (real_ && keeps_v_ != nullptr) *keeps_v_ = rounded;
   }
 
@@ -388,65 +352,17 @@ class DecodeByChannel : public DecodeBlock {
 
   __device__ void ReadTile(uint32_t kt, uint32_t tiles, float (&sum)[4]) const {
     HeldTile<Form::kBf16State> tile;
-    tile.Load(At<std::byte>(layout_.state), warp_ * tiles + kt);
+    tile.Load(At<std::byte>(state_), warp_ * tiles + kt);
     const bool present = g_ < columns_;
     const bf16* query = QueryAt(g_) + kt * 16 + 2 * t_;
     tile.Multiply(sum, Two(query, present), Two(query + 8, present));
   }
 
-  __device__ void Read(float (&sum)[4], const float (&rows)[kChunk - 1][2]) {
-    if (c_.delta) Solve(sum, rows);
-    uint32_t v[4];
-    LoadTransposed(v, Values(warp_));
-    const bool present = g_ < columns_;
-    const bf16* score = At<bf16>(Layout::kScores) + g_ * kScoreStride + 2 * t_;
-    MultiplyAdd(sum, v, Two(score, present), Two(score + 8, present));
+  __device__ void Read(float (&sum)[4], const Solved& rows) {
+    if (c_.delta) Solve(sum, rows, Layout::kKeyScores);
+    ReadTail(sum, Layout::kScores);
 #pragma unroll
     for (uint32_t i = 0; i < 4; ++i) Write(i % 2, i / 2, sum[i]);
-  }
-
-  // The solved values of the tail's rows in columns g and g + 8.
-  __device__ void LoadSolved(float (&rows)[kChunk - 1][2]) const {
-    const bf16* column = At<bf16>(layout_.v) + warp_ * 16 + g_;
-#pragma unroll
-    for (uint32_t s = 0; s < kChunk - 1; ++s) {
-      rows[s][0] = __bfloat162float(column[s * dv_]);
-      rows[s][1] = __bfloat162float(column[s * dv_ + 8]);
-    }
-  }
-
-  // u = β (v - k S̄ - Σ_{s<place} score(s) u_s). Lanes of column 0 have k S̄ of value columns g and
-  // g + 8. From the token's row on, values and scores are zeros, whose products are -0 and change
-  // no bit of u.
-  __device__ void Solve(const float (&sum)[4], const float (&rows)[kChunk - 1][2]) {
-    float u[2] = {values_now_[0] - sum[0], values_now_[1] - sum[2]};
-    float4 scores[kChunk / 4];
-#pragma unroll
-    for (uint32_t i = 0; i < kChunk / 4; ++i) scores[i] = At<float4>(Layout::kKeyScores)[i];
-#pragma unroll
-    for (uint32_t s = 0; s < kChunk - 1; ++s) {
-      const float weight = -reinterpret_cast<const float(&)[kChunk]>(scores)[s];
-      u[0] = fmaf(weight, rows[s][0], u[0]);
-      u[1] = fmaf(weight, rows[s][1], u[1]);
-    }
-    if (t_ == 0) {
-      bf16* column = At<bf16>(layout_.v) + place_ * dv_ + warp_ * 16 + g_;
-#pragma unroll
-      for (uint32_t half = 0; half < 2; ++half) {
-        const bf16 stored = __float2bfloat16_rn(beta_ * u[half]);
-        column[half * 8] = real_ ? stored : __float2bfloat16_rn(0.0f);
-        if (real_) keeps_v_[half * 8] = stored;
-      }
-    }
-    __syncwarp();
-  }
-
-  // Of column 2t + next.
-  __device__ void Write(uint32_t next, uint32_t half, float x) const {
-    const uint32_t column = 2 * t_ + next;
-    if (column >= columns_ || (c_.delta && column == 0)) return;
-    asm volatile("" ::"f"(x));  // computed in a rehearsal, too
-    if (real_) to_[next * c_.padded_value + half * 8] = x;
   }
 
   // --- fold --------------------------------------------------------------------------------------
@@ -465,7 +381,7 @@ class DecodeByChannel : public DecodeBlock {
     HeldTile<Form::kBf16State> held;
     StateTile s = {};
     if (!fresh_) {
-      held.Load(At<std::byte>(layout_.state), tile * key_tiles_ + kt);
+      held.Load(At<std::byte>(state_), tile * key_tiles_ + kt);
       s = held.Numbers();
     }
     const float* decay = At<float>(Layout::kStateDecay) + kt * 16 + 2 * t_;
@@ -477,20 +393,13 @@ class DecodeByChannel : public DecodeBlock {
                                 (first_ / 16 + tile) * key_tiles_ + kt, folded.Tile());
   }
 
-  const Layout layout_;
-  std::byte* const memory_;
-  const uint32_t first_, width_;  // value columns of the block
-  const uint32_t scorer_;         // which of the warps that score; kScorers or more: it does not
-  const bool reads_;
-  const uint32_t dv_;
-  uint32_t place_ = 0, nothing_ = 0;
-  bool fresh_ = false, real_ = false;
+  const uint32_t rows_;    // where the token's rows without decays are
+  const uint32_t scorer_;  // which of the warps that score; kScorers or more: it does not
   // Of the token, and where it is kept in the tail; null: not by this block.
-  const float *g_at_ = nullptr, *k_at_ = nullptr, *q_at_ = nullptr, *v_at_ = nullptr;
-  float *keeps_g_ = nullptr, *to_ = nullptr;
-  bf16 *keeps_k_ = nullptr, *keeps_v_ = nullptr;
+  const float *g_at_ = nullptr, *k_at_ = nullptr, *q_at_ = nullptr;
+  float* keeps_g_ = nullptr;
+  bf16* keeps_k_ = nullptr;
   float before_[kOwn];
-  float beta_ = 0.0f, values_now_[2] = {};
 };
 
 template <typename Form>

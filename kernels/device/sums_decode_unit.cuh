@@ -1,0 +1,543 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// One token of each segment where decays are by unit and blocks are few: what sums_decode.cu does
+// with many. Then the time from the end of the kernel before to the end of this one counts, and the
+// fewest instructions on that way. A block has up to 64 value columns of one unit; warps that read
+// have 16 of them each, and one warp more computes the scores meanwhile.
+//
+// Before the kernel before has ended, the state and the rows of the tail are on their way. Then a
+// warp asks for one or two pieces of the token's rows, and there are two barriers: one before the
+// state is read and scores are computed, one before the outputs.
+//
+// The order of every sum is that of sums.cu, so the bits are the same.
+#ifndef RIVULET_KERNELS_DEVICE_SUMS_DECODE_UNIT_CUH_
+#define RIVULET_KERNELS_DEVICE_SUMS_DECODE_UNIT_CUH_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/device/bulk_copy.cuh"
+#include "kernels/device/rehearsal.cuh"
+#include "kernels/device/sums.cuh"
+#include "kernels/device/sums_decode.cuh"
+
+namespace rivulet::cuda {
+
+// A processor's threads up to which a state waits in registers and not in shared memory, which is
+// then free for the rings of the product that comes next. Threads of two launches have to fit in
+// the registers of a processor: otherwise the later ones begin when the earlier ones have ended. 0:
+// always in shared memory.
+template <bool kBf16State>
+constexpr uint32_t kMostHoldingThreads = kBf16State ? 256 : 192;
+
+// The kernel for a kind of state and keys up to 16 · kTiles. kHeld: states wait in registers.
+template <bool kBf16State_, int kTiles_, bool kNormaliser_, bool kHeld_>
+struct UnitForm {
+  static constexpr bool kBf16State = kBf16State_, kNormaliser = kNormaliser_, kHeld = kHeld_;
+  static constexpr int kTiles = kTiles_;
+  static constexpr uint32_t kNumber = kBf16State ? 2 : 4;
+  static constexpr uint32_t kKey = kTiles * 16;     // numbers of a row of keys in shared memory
+  static constexpr uint32_t kStride = kKey + kPad;  // of rows of bf16 there
+  static constexpr uint32_t kMostThreads = 32 * (kMostWarps + 1);
+  // Blocks that share a processor.
+  static constexpr int kResident = !kHeld ? 4 : kBf16State ? 3 : 2;
+};
+
+// Where a block's arrays are in its shared memory, in bytes.
+template <typename Form>
+struct UnitLayout {
+  // fp32 [C]; bf16 [columns, C + pad]; fp32 [columns]; fp32 [Dp]; bf16 [Dp + pad], zeros; bf16
+  // [C, Dp + pad].
+  static constexpr uint32_t kKeyScores = 0;
+  static constexpr uint32_t kScores = kKeyScores + kChunk * 4;
+  static constexpr uint32_t kDivisors = kScores + kMostColumns * (kChunk + kPad) * 2;
+  static constexpr uint32_t kSums = kDivisors + kMostColumns * 4;
+  static constexpr uint32_t kZeros = kSums + (Form::kNormaliser ? Form::kKey * 4 : 0);
+  static constexpr uint32_t kKeys = kZeros + Form::kStride * 2;
+  static constexpr uint32_t kQueries = kKeys + kChunk * Form::kStride * 2;
+
+  __host__ __device__ UnitLayout(uint32_t queries, uint32_t values, uint32_t padded_key)
+      : v(kQueries + queries * Form::kStride * 2),
+        state(v + kChunk * (values + kPad) * 2),
+        bytes(state + (Form::kHeld ? 0 : values * padded_key * Form::kNumber)) {}
+
+  // After bf16 [queries, Dp + pad]: bf16 [C, values + pad]; the tiles of the state.
+  const uint32_t v, state, bytes;
+};
+
+template <typename Form>
+class DecodeByUnit : public DecodeReader {
+  using Layout = UnitLayout<Form>;
+  using Tiles = HeldTile<Form::kBf16State>;
+  static constexpr uint32_t kKey = Form::kKey, kStride = Form::kStride;
+  static constexpr uint32_t kPieces = kKey / 128;  // of a row of keys
+  static constexpr uint32_t kAtOnce = 2;           // pieces that a warp asks for at once
+
+  // Four numbers of a lane, of one piece of the token's rows.
+  struct Four {
+    const float* from = nullptr;  // null: nothing
+    uint32_t to = 0;              // in shared memory
+    bf16* keeps = nullptr;        // in the tail; null: not by this block
+    bool scaled = false;          // by the step Δ
+  };
+
+ public:
+  __device__ DecodeByUnit(const RecurCall& call, uint32_t values, std::byte* memory)
+      : DecodeByUnit(call, values, memory, Layout(Queries(call), values, call.padded_key)) {}
+
+  // Rows of queries beside the key, which is a column of a delta rule itself.
+  __host__ __device__ static uint32_t Queries(const RecurCall& call) {
+    return call.delta ? 1 : call.unit_heads;
+  }
+
+  // rehearsed: of the blocks, the first so many.
+  __device__ void Run(uint32_t rehearsed) {
+    if (segment_.tokens == 0) return AwaitLastKernel();
+    place_ = static_cast<uint32_t>(segment_.position % kChunk);
+    fresh_ = segment_.position < kChunk;
+    BringState();
+    CopyTail();
+    CommitCopies();
+    FindToken();
+    FindDecays();
+    RunRehearsed(rehearsed, [this](bool real) { Work(real); });
+    if (place_ + 1 == kChunk) Fold();
+  }
+
+ private:
+  __device__ DecodeByUnit(const RecurCall& call, uint32_t values, std::byte* memory,
+                          const Layout& layout)
+      : DecodeReader(call, values, memory, layout.v, layout.state),
+        queries_(Queries(call)),
+        scores_(SameInWarp(warp_) == values / 16) {}
+
+  __device__ bf16* KeyAt(uint32_t place) const { return At<bf16>(Layout::kKeys) + place * kStride; }
+  // Where in shared memory what column g is multiplied by is, from the lane's first number on: a
+  // query, or the key of a delta rule, or zeros.
+  __device__ uint32_t ColumnAt() const {
+    uint32_t row = Layout::kQueries + (c_.delta ? 0 : g_) * kStride * 2;
+    if (c_.delta && g_ == 0) row = Layout::kKeys + place_ * kStride * 2;
+    if (g_ >= columns_) row = Layout::kZeros;
+    return row + t_ * 4;
+  }
+  __device__ float* DecayRow() const {
+    return reinterpret_cast<float*>(Tail(c_.decay_offset)) + size_t{unit_} * kChunk;
+  }
+
+  // Calls body(kt) for each of the unit's tiles. Keys of the most tiles, as most models have, take
+  // no branch in between.
+  template <typename Body>
+  __device__ void ForTiles(const Body& body) const {
+    if (c_.padded_key == kKey) {
+#pragma unroll
+      for (uint32_t kt = 0; kt < Form::kTiles; ++kt) body(kt);
+    } else {
+#pragma unroll
+      for (uint32_t kt = 0; kt < Form::kTiles; ++kt) {
+        if (kt < key_tiles_) body(kt);
+      }
+    }
+  }
+
+  // --- before the kernel before has ended --------------------------------------------------------
+
+  __device__ void BringState() {
+    if constexpr (Form::kHeld) {
+      if (fresh_ || !reads_) return;
+      const std::byte* matrix = Matrix(segment_.base_in, Form::kNumber);
+      ForTiles([&](uint32_t kt) { held_[kt].Load(matrix, Tile(kt)); });
+    } else {
+      CopyState<Form::kNumber>();
+    }
+  }
+
+  // Rows before the token's. Scores of those after it are not used, so that keys need no zeros
+  // there; values do, since zero times anything is not zero. So does the token's row where it is
+  // solved for.
+  __device__ void CopyTail() const {
+    constexpr uint32_t kThreads = kKey / 8;  // of a row
+    const uint32_t d = threadIdx.x % kThreads * 8, step = blockDim.x / kThreads;
+    if (d < c_.padded_key) {
+      const bf16* rows = KeyRow(0) + d;
+      for (uint32_t s = threadIdx.x / kThreads; s < place_; s += step) {
+        CopyAsync(KeyAt(s) + d, rows + s * c_.padded_key);
+      }
+    }
+    if (threadIdx.x < kKey / 4) {
+      *reinterpret_cast<uint2*>(At<bf16>(Layout::kZeros) + threadIdx.x * 4) = {0, 0};
+    }
+    CopyValues();
+    if (Form::kNormaliser && !fresh_ && threadIdx.x * 4 < c_.padded_key) {
+      CopyAsync(At<float>(Layout::kSums) + threadIdx.x * 4,
+                NormaliserAt(c_, segment_.base_in) + threadIdx.x * 4);
+    }
+  }
+
+  __device__ void CopyValues() const {
+    const uint32_t column = threadIdx.x % 8 * 8, first = place_ + (c_.delta ? 0 : 1);
+    if (column >= width_) return;
+    const bf16* rows = ValueRow(0) + first_ + column;
+    for (uint32_t s = threadIdx.x / 8; s < kChunk; s += blockDim.x / 8) {
+      bf16* to = At<bf16>(v_) + s * dv_ + column;
+      if (s < place_) CopyAsync(to, rows + s * c_.padded_value);
+      if (s >= first) *reinterpret_cast<uint4*>(to) = {0, 0, 0, 0};
+    }
+  }
+
+  // Of the key, of the queries, and of the block's values unless they are solved for.
+  __device__ uint32_t TokenPieces() const { return (1 + queries_) * kPieces + (c_.delta ? 0 : 1); }
+  __device__ Four FourAt(uint32_t piece) const {
+    const uint32_t row = piece / kPieces, d = piece % kPieces * 128 + lane_ * 4;
+    if (row > queries_) return ValuesAt(lane_ * 4);
+    if (d >= c_.padded_key) return {};
+    if (row > 0) return {Query(row - 1) + d, Layout::kQueries + ((row - 1) * kStride + d) * 2};
+    const bool keeps = split_ == 0 && unit_ % c_.units_per_key == 0;
+    return {Key() + d, Layout::kKeys + (place_ * kStride + d) * 2,
+            keeps ? KeyRow(place_) + d : nullptr};
+  }
+  __device__ Four ValuesAt(uint32_t column) const {
+    if (column >= width_) return {};
+    const bool keeps = unit_ % c_.units_per_value == 0;
+    return {Value() + first_ + column, v_ + (place_ * dv_ + column) * 2,
+            keeps ? ValueRow(place_) + first_ + column : nullptr, c_.times_step};
+  }
+
+  // Where the lane's numbers of the token are and are kept: divisions take longer than the rest of
+  // what follows the kernel before.
+  __device__ void FindToken() {
+    const uint32_t pieces = TokenPieces(), step = blockDim.x / 32;
+#pragma unroll
+    for (uint32_t j = 0; j < kAtOnce; ++j) {
+      if (warp_ + j * step < pieces) fours_[j] = FourAt(warp_ + j * step);
+    }
+    const uint32_t column = first_ + warp_ * 16 + g_;
+    v_at_ = Value() + column;
+    to_ = Outputs();
+    column_ = ColumnAt();
+    if (!reads_) return;
+    if (c_.delta) {
+      keeps_v_ = ValueRow(place_) + column;
+      beta_at_ = Beta();
+    }
+    const bool skips = c_.skip != nullptr && 2 * t_ < columns_;
+    takes_values_ = c_.delta || skips;
+    if (!skips) return;
+    skip_[0] = c_.skip[unit_ * c_.value_dim + column];
+    skip_[1] = c_.skip[unit_ * c_.value_dim + column + 8];
+  }
+
+  // Cumulative decays of the rows before the token's; constants are those of all rows. None is used
+  // here: a rehearsal asks for the token while they are on their way.
+  __device__ void FindDecays() {
+    takes_decay_ = c_.decay != Decay::kNone && c_.constant == nullptr;
+    if (takes_decay_) {
+      g_at_ = c_.g + size_t{Token()} * c_.g_stride + unit_;
+      if (c_.rate != nullptr) rate_ = c_.rate[unit_];
+      if (place_ != 0) before_ = DecayRow()[place_ - 1];
+      LoadDecays(DecayRow(), place_);
+    } else if (c_.constant != nullptr) {
+      const float* row = c_.constant + unit_ * kChunk;
+      now_ = row[place_];
+      LoadDecays(row, kChunk);
+    }
+  }
+  __device__ void LoadDecays(const float* row, uint32_t count) {
+    if (lane_ < count) decay_ = row[lane_];
+    if (g_ < count) near_ = row[g_];
+    if (g_ + 8 < count) far_ = row[g_ + 8];
+  }
+
+  // --- the token's row ---------------------------------------------------------------------------
+
+  __device__ void Work(bool real) {
+    real_ = real;
+    ArrangeRegisters();
+    TakeToken();
+    WaitForCopies<0>();
+    __syncthreads();
+    float sum[4] = {};
+    Solved rows;
+    if (scores_) Score();
+    if (reads_) {
+      ReadState(sum);
+      if (c_.delta) LoadSolved(rows);
+    }
+    __syncthreads();
+    if (reads_) Read(sum, rows);
+    if (!real) __syncthreads();  // before the token is taken again
+  }
+
+  // Where the compiler's choice costs time after the kernel before: it would work out these two
+  // addresses again where they are used. And it would split the state into parts before the work,
+  // which takes registers and makes a rehearsal wait for the state before it asks for the token.
+  __device__ void ArrangeRegisters() {
+    ForgetAddresses();
+    asm volatile("" : "+l"(to_));
+    asm volatile("" : "+r"(column_));
+    if constexpr (Form::kHeld) {
+#pragma unroll
+      for (uint32_t kt = 0; kt < Form::kTiles; ++kt) held_[kt].Forget();
+    }
+  }
+
+  // All that the thread takes is asked for before the first of it is used.
+  __device__ void TakeToken() {
+    float step = 0.0f;
+    float4 x[kAtOnce];
+    if (takes_decay_) step = ReadLate(g_at_);
+#pragma unroll
+    for (uint32_t j = 0; j < kAtOnce; ++j) {
+      if (fours_[j].from != nullptr) x[j] = ReadFour(fours_[j]);
+    }
+    if (takes_values_) TakeValues();
+    if (beta_at_ != nullptr) beta_ = ReadLate(beta_at_);
+    if (takes_decay_) AddDecay(rate_ * step);
+#pragma unroll
+    for (uint32_t j = 0; j < kAtOnce; ++j) {
+      if (fours_[j].from != nullptr) StoreNumbers(fours_[j], x[j], step);
+    }
+    const uint32_t pieces = TokenPieces(), warps = blockDim.x / 32;
+#pragma unroll 1
+    for (uint32_t piece = warp_ + kAtOnce * warps; piece < pieces; piece += warps) {
+      const Four four = FourAt(piece);
+      if (four.from != nullptr) StoreNumbers(four, ReadFour(four), step);
+    }
+  }
+
+  __device__ static float4 ReadFour(const Four& four) {
+    return ReadLate(reinterpret_cast<const float4*>(four.from));
+  }
+  __device__ void StoreNumbers(const Four& four, float4 x, float step) const {
+    if (four.scaled) x.x *= step, x.y *= step, x.z *= step, x.w *= step;
+    StoreFour(At<bf16>(four.to), x);
+    if (real_ && four.keeps != nullptr) StoreFour(four.keeps, x);
+  }
+
+  __device__ void AddDecay(float g) {
+    now_ = before_ + g;
+    if (lane_ != place_) return;
+    decay_ = now_;
+    if (real_ && split_ == 0 && warp_ == 0) DecayRow()[place_] = now_;
+  }
+
+  // --- scores ------------------------------------------------------------------------------------
+
+  __device__ void Score() const {
+    float score[4] = {}, n[4] = {};
+    const bf16* column = At<bf16>(column_);
+    const uint32_t keys = SharedAddress(KeyAt(lane_ % 8 + lane_ / 8 % 2 * 8) + lane_ / 16 * 8);
+    // One tile's keys are loaded while another's are multiplied; the last load is not used.
+    uint32_t k[2][4];
+    LoadMatrices(k[0], keys);
+    ForTiles([&](uint32_t kt) {
+      const uint32_t b0 = Two(column + kt * 16), b1 = Two(column + kt * 16 + 8);
+      LoadMatrices(k[(kt + 1) % 2], keys + (kt + 1) % Form::kTiles * 32);
+      MultiplyAdd(score, k[kt % 2], b0, b1);
+      if (Form::kNormaliser && !fresh_) ReadSums(kt, b0, b1, n);
+    });
+    const float near = expf(now_ - (g_ == place_ ? now_ : near_));
+    const float far = expf(now_ - (g_ + 8 == place_ ? now_ : far_));
+    score[0] = g_ <= place_ ? score[0] * near : 0.0f;
+    score[1] = g_ <= place_ ? score[1] * near : 0.0f;
+    score[2] = g_ + 8 <= place_ ? score[2] * far : 0.0f;
+    score[3] = g_ + 8 <= place_ ? score[3] * far : 0.0f;
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) StoreScore(2 * t_ + i % 2, g_ + i / 2 * 8, score[i]);
+    if constexpr (Form::kNormaliser) StoreDivisors(TransposedScores(score, g_ < columns_), n);
+  }
+
+  __device__ void StoreScore(uint32_t column, uint32_t s, float score) const {
+    const bool of_key = c_.delta && column == 0;
+    if (of_key) At<float>(Layout::kKeyScores)[s] = s < place_ ? score : 0.0f;
+    At<bf16>(Layout::kScores)[column * kScoreStride + s] =
+        __float2bfloat16_rn(of_key ? 0.0f : score);
+  }
+
+  // The normaliser's reads, in the order of sums.cu.
+  __device__ void ReadSums(uint32_t kt, uint32_t b0, uint32_t b1, float (&n)[4]) const {
+    uint32_t high[4], low[4];
+    SplitRows(At<float>(Layout::kSums) + kt * 16 + 2 * t_, high, low);
+    MultiplyAdd(n, high, b0, b1);
+    MultiplyAdd(n, low, b0, b1);
+  }
+  __device__ void StoreDivisors(uint2 p, float (&n)[4]) const {
+    const float weight = expf(now_);
+    n[0] *= weight, n[1] *= weight;
+    MultiplyAdd(n, {kTwoOnes, kTwoOnes, kTwoOnes, kTwoOnes}, p.x, p.y);
+    if (g_ == 0) *(At<float2>(Layout::kDivisors) + t_) = {n[0], n[1]};
+  }
+
+  // --- read --------------------------------------------------------------------------------------
+
+  __device__ void ReadState(float (&sum)[4]) {
+    const float weight = expf(now_);
+    if (!fresh_) {
+      const bf16* column = At<bf16>(column_);
+      ForTiles([&](uint32_t kt) {
+        Tiles& tile = held_[Form::kHeld ? kt : 0];
+        if constexpr (!Form::kHeld) LoadCopied(tile, warp_, kt);
+        tile.Multiply(sum, Two(column + kt * 16), Two(column + kt * 16 + 8));
+      });
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) sum[i] *= weight;
+  }
+
+  // The block's tile `row` of value columns and kt of keys.
+  __device__ void LoadCopied(Tiles& tile, uint32_t row, uint32_t kt) const {
+    tile.Load(At<std::byte>(state_), row * key_tiles_ + kt);
+  }
+
+  __device__ void Read(float (&sum)[4], const Solved& rows) {
+    if (c_.delta) Solve(sum, rows, Layout::kKeyScores);
+    ReadTail(sum, Layout::kScores);
+    if constexpr (Form::kNormaliser) {
+      const float2 n = At<float2>(Layout::kDivisors)[t_];
+#pragma unroll
+      for (uint32_t i = 0; i < 4; ++i) sum[i] = Divided(c_, sum[i], i % 2 == 0 ? n.x : n.y);
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) {
+      if (c_.skip != nullptr) sum[i] = fmaf(skip_[i / 2], values_now_[i / 2], sum[i]);
+      Write(i % 2, i / 2, sum[i]);
+    }
+  }
+
+  // --- fold --------------------------------------------------------------------------------------
+
+  __device__ float DecayAt(uint32_t place) const { return __shfl_sync(0xffffffffu, decay_, place); }
+
+  __device__ void Fold() {
+    WeightKeys();
+    const float weight = expf(DecayAt(kChunk - 1));
+    __syncthreads();  // weighted keys, and solved values
+    if constexpr (Form::kNormaliser) {
+      FoldNormaliser<1>(c_, KeyAt(0), kStride, weight, fresh_, At<float>(Layout::kSums),
+                        NormaliserAt(c_, segment_.base_out));
+    }
+    if constexpr (Form::kHeld) {
+      if (!reads_) return;
+      uint32_t v[4];
+      LoadTransposed(v, Values(warp_));
+      ForTiles([&](uint32_t kt) { FoldTile(v, held_[kt], weight, warp_, kt); });
+    } else {
+      FoldCopied(weight);
+    }
+  }
+
+  // All reads of the keys are before the last barrier.
+  __device__ void WeightKeys() const {
+    for (uint32_t s = warp_; s < kChunk; s += blockDim.x / 32) {
+      const float weight = expf(DecayAt(kChunk - 1) - DecayAt(s));
+      for (uint32_t d = lane_ * 2; d < c_.padded_key; d += 64) {
+        auto* two = reinterpret_cast<uint32_t*>(KeyAt(s) + d);
+        *two = PackRounded(FirstOf(*two) * weight, SecondOf(*two) * weight);
+      }
+    }
+  }
+
+  // All warps fold the block's tiles.
+  __device__ void FoldCopied(float weight) const {
+    for (uint32_t row = 0; row * 16 < width_; ++row) {
+      uint32_t v[4];
+      LoadTransposed(v, Values(row));
+      for (uint32_t kt = warp_; kt < key_tiles_; kt += blockDim.x / 32) {
+        Tiles tile;
+        if (!fresh_) LoadCopied(tile, row, kt);
+        FoldTile(v, tile, weight, row, kt);
+      }
+    }
+  }
+
+  __device__ void FoldTile(const uint32_t (&v)[4], const Tiles& tile, float weight, uint32_t row,
+                           uint32_t kt) const {
+    StateTile s = {};
+    if (!fresh_) s = tile.Numbers();
+    FoldedTile folded(s, {weight, weight, weight, weight});
+    uint32_t k[4];
+    LoadTransposed(k, KeyAt(lane_ % 8 + lane_ / 8 % 2 * 8) + kt * 16 + lane_ / 16 * 8);
+    folded.Add(v, k);
+    StoreTile<Form::kBf16State>(Matrix(segment_.base_out, Form::kNumber),
+                                (first_ / 16 + row) * key_tiles_ + kt, folded.Tile());
+  }
+
+  const uint32_t queries_;
+  const bool scores_;
+  uint32_t column_ = 0;
+  Four fours_[kAtOnce];
+  const float *g_at_ = nullptr, *beta_at_ = nullptr;
+  bool takes_decay_ = false, takes_values_ = false;
+  // Cumulative decays: of row `lane`, of rows g and g + 8, of the row before the token's, and of
+  // the token's.
+  float decay_ = 0.0f, near_ = 0.0f, far_ = 0.0f, before_ = 0.0f, now_ = 0.0f;
+  float rate_ = 1.0f, skip_[2] = {};
+  Tiles held_[Form::kHeld ? Form::kTiles : 1];
+};
+
+template <typename Form>
+__global__ void __launch_bounds__(Form::kMostThreads, Form::kResident)
+    DecodeByUnitKernel(const __grid_constant__ RecurCall call, uint32_t values,
+                       uint32_t rehearsed) {
+  extern __shared__ __align__(16) std::byte unit_memory[];
+  AllowNextKernel();
+  DecodeByUnit<Form>(call, values, unit_memory).Run(rehearsed);
+}
+
+// Blocks of `values` value columns each.
+inline uint32_t DecodeBlocks(const RecurCall& call, uint32_t values) {
+  return call.units * call.rows.segment_count * ((call.padded_value + values - 1) / values);
+}
+
+// Value columns of a block. What blocks of a unit compute for themselves takes about as long as
+// reading 16 columns, so a block has fewer than 64 only where a quarter of the processors would be
+// without work otherwise. With a normaliser a unit has as many blocks as there are copies.
+inline uint32_t UnitValues(const RecurCall& call, int processors) {
+  if (call.normaliser) return WarpsOf(call, processors) * 16;
+  uint32_t values = kMostWarps * 16;
+  while (values > 16 && values / 2 >= call.padded_value) values /= 2;
+  const auto enough = static_cast<uint32_t>(processors) * 3 / 4;
+  while (values > 16 && DecodeBlocks(call, values) < enough) values /= 2;
+  return values;
+}
+
+template <typename Form>
+void LaunchUnitForm(const RecurCall& call, uint32_t values, const LaunchContext& context) {
+  const auto kernel = DecodeByUnitKernel<Form>;
+  static const cudaError_t prepared = cudaFuncSetAttribute(
+      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedOfBlocks / 2 - kSharedReserve);
+  context.Check(prepared);
+  const UnitLayout<Form> layout(DecodeByUnit<Form>::Queries(call), values, call.padded_key);
+  const uint32_t blocks = DecodeBlocks(call, values);
+  const uint32_t rehearsed = context.RehearsedBlocks(blocks) == 0 ? 0 : blocks;
+  const dim3 grid(blocks / call.rows.segment_count, call.rows.segment_count);
+  context.Run(kernel, grid, values * 2 + 32, layout.bytes, call, values, rehearsed);
+}
+
+template <bool kBf16State, bool kNormaliser>
+bool LaunchUnitTiles(const RecurCall& call, const LaunchContext& context) {
+  constexpr int kFewTiles = static_cast<int>(kHeldTiles);
+  constexpr uint32_t kMostHolding = kMostHoldingThreads<kBf16State>;
+  const auto processors = static_cast<uint32_t>(context.processors);
+  const uint32_t values = UnitValues(call, context.processors), blocks = DecodeBlocks(call, values);
+  if (blocks > 2 * processors) return false;
+  const uint32_t threads = (blocks + processors - 1) / processors * (values * 2 + 32);
+  if (call.padded_key > kFewTiles * 16) {
+    LaunchUnitForm<UnitForm<kBf16State, 2 * kFewTiles, kNormaliser, false>>(call, values, context);
+  } else if (threads <= kMostHolding) {
+    LaunchUnitForm<UnitForm<kBf16State, kFewTiles, kNormaliser, true>>(call, values, context);
+  } else {
+    LaunchUnitForm<UnitForm<kBf16State, kFewTiles, kNormaliser, false>>(call, values, context);
+  }
+  return true;
+}
+
+// False: there are more than two blocks a processor.
+template <bool kBf16State>
+bool LaunchDecodeByUnit(const RecurCall& call, const LaunchContext& context) {
+  return call.normaliser ? LaunchUnitTiles<kBf16State, true>(call, context)
+                         : LaunchUnitTiles<kBf16State, false>(call, context);
+}
+
+}  // namespace rivulet::cuda
+
+#endif  // RIVULET_KERNELS_DEVICE_SUMS_DECODE_UNIT_CUH_
