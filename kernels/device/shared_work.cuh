@@ -35,10 +35,9 @@ class WorkCounter {
  public:
   __device__ explicit WorkCounter(uint32_t* taken) : taken_(taken) {}
 
-  // By lane 0 of one warp of a block, once for each piece that the block was given. The number is
-  // there when Next needs it. Not atomicAdd: the compiler adds up those of a warp and shares out
-  // the sum, for which the warp waits. With a bound that is no power of two less one it leaves
-  // atomicInc alone.
+  // By one warp of a block, once for each piece that the block was given. The number is there when
+  // Next needs it. Not atomicAdd: the compiler adds up those of a warp and shares out the sum, for
+  // which the warp waits. It leaves atomicInc alone, unless the bound is all ones.
   __device__ void Ask() {
     constexpr uint32_t kMostPieces = uint32_t{1} << 31;
     if (threadIdx.x % 32 == 0) before_ = atomicInc(taken_, kMostPieces);
@@ -59,7 +58,7 @@ class WorkCounter {
 
 // By one warp: brings the segments, of which each piece of work reads one, into L1.
 __device__ inline void FetchSegments(const DeviceRows& rows) {
-  constexpr uint32_t kLine = 128, kMostBytes = 16 << 10;
+  constexpr uint32_t kLine = 128, kMostBytes = 16 << 10;  // a part of L1
   const uint32_t bytes =
       min(static_cast<uint32_t>(rows.segment_count * sizeof(DeviceSegment)), kMostBytes);
   const auto* segments = reinterpret_cast<const std::byte*>(rows.segments);

@@ -48,7 +48,7 @@ class ProgramConsumer : public ProgramWork<Form> {
       Prepare();
       for (uint32_t v = 0; v < l_.visits; ++v) {
         Sync();  // for what the last visit wrote
-        Visit(Base::Tables().visits[v]);
+        Visit(Base::Visits()[v]);
       }
       __syncwarp();
       if (lane_ == 0) Arrive(&barriers_.unit_empty[unit.at]);
@@ -57,13 +57,15 @@ class ProgramConsumer : public ProgramWork<Form> {
 
  private:
   // Of the consumers.
-  __device__ void Sync() const { asm volatile("bar.sync 1, %0;\n" ::"n"(kConsumers * 32)); }
+  __device__ void Sync() const {
+    asm volatile("bar.sync 1, %0;\n" ::"n"(kConsumers * 32) : "memory");
+  }
 
   // To shared memory: lanes read different parts of them, which constant memory serves one after
   // the other.
   __device__ void CopyTables() const {
-    Copy(Base::Tables().visits, l_.tables.visits, l_.visits);
-    Copy(Base::Tables().jobs, l_.tables.jobs, l_.jobs);
+    Copy(Base::Visits(), l_.visit, l_.visits);
+    Copy(Base::Jobs(), l_.job, l_.jobs);
   }
   template <typename T>
   __device__ void Copy(T* to, const T* from, uint32_t count) const {
@@ -81,8 +83,8 @@ class ProgramConsumer : public ProgramWork<Form> {
     SkipJobs(job_, four_);
   }
   __device__ void SkipJobs(uint32_t& job, uint32_t& four) const {
-    while (job < l_.jobs && four >= Base::Tables().jobs[job].fours) {
-      four -= Base::Tables().jobs[job].fours;
+    while (job < l_.jobs && four >= Base::Jobs()[job].fours) {
+      four -= Base::Jobs()[job].fours;
       ++job;
     }
   }
@@ -91,7 +93,7 @@ class ProgramConsumer : public ProgramWork<Form> {
   __device__ void Prepare() const {
     uint32_t job = job_, four = four_;
     while (job < l_.jobs) {
-      const ProgramJob& of = Base::Tables().jobs[job];
+      const ProgramJob& of = Base::Jobs()[job];
       const float4 x = Base::template At<const float4>(of.from)[four];
       of.row_bytes != 0 ? KeepFour(of, four, x) : SplitFour(of, four, x);
       four += kConsumers * 32;

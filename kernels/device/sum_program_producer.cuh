@@ -11,8 +11,8 @@
 
 namespace rivulet::cuda {
 
-// States come by bulk copies, a stage each, which the lanes of a group's stages ask for together;
-// rows and vectors, which are many and short, by copies of 16 bytes of all lanes.
+// States come by bulk copies, of kCopyTiles stages each, which the lanes of a group ask for
+// together; rows and vectors, which are many and short, by copies of 16 bytes of all lanes.
 //
 // Units are taken as blocks get to them (shared_work.cuh), since those that fold take longer.
 template <typename Form>
@@ -39,16 +39,18 @@ class ProgramProducer : public ProgramWork<Form> {
     if (more) BringRows();
     ChoosePieces();
     AwaitLastKernel();
-    if (!more) units_.Ask();
+    units_.Ask();
     next_ = more ? Next::kTaken : Next::kUnknown;
-    brought_ = l_.unit_groups;  // of no unit
+    brought_ = l_.unit_groups;  // so that the first unit's numbers come before more of its states
+    bool asked = more;
     for (uint32_t done = early;; done = 0) {
       while (BringNext()) {
       }
       if (next_ == Next::kNone) break;
       BeginStates();
       brought_ = done;
-      units_.Ask();
+      if (!asked) units_.Ask();
+      asked = false;
       next_ = Next::kUnknown;
     }
     End();
@@ -127,7 +129,7 @@ class ProgramProducer : public ProgramWork<Form> {
   }
 
   // Those of the first unit need not wait for the kernel before: no kernel of the step writes rows
-  // of earlier tokens.
+  // of earlier tokens, and all kernels of the step before have ended (README.md#overlap).
   __device__ void BringRows() {
     AwaitBuffer();
 #pragma unroll 1
@@ -158,22 +160,39 @@ class ProgramProducer : public ProgramWork<Form> {
     uint32_t input = 0, at = lane_;
 #pragma unroll
     for (Piece& piece : pieces_) {
-      while (input < l_.inputs && at >= l_.input[input].fours) at -= l_.input[input++].fours;
-      if (input == l_.inputs) continue;
-      const ProgramInput& of = l_.input[input];
-      piece = {of.data + at * 16, of.stride, of.unit_bytes, of.to + at * 16, of.per_head != 0};
+      if (FindPiece(input, at)) piece = PieceAt(input, at);
       at += 32;
     }
   }
+  // From piece `at` of an input on to the input that has it; false: there are not so many.
+  __device__ bool FindPiece(uint32_t& input, uint32_t& at) const {
+    while (input < l_.inputs && at >= l_.input[input].fours) at -= l_.input[input++].fours;
+    return input < l_.inputs;
+  }
+  __device__ Piece PieceAt(uint32_t input, uint32_t at) const {
+    const ProgramInput& of = l_.input[input];
+    return {of.data + at * 16, of.stride, of.unit_bytes, of.to + at * 16, of.per_head != 0};
+  }
+
   __device__ void BringPieces() const {
 #pragma unroll
     for (const Piece& piece : pieces_) {
-      if (piece.from == nullptr) continue;
-      const uint32_t index = piece.per_head ? this->unit_ : this->group_;
-      CopyAsync(Base::template At<std::byte>(piece.to),
-                piece.from + size_t{this->segment_.first_token} * piece.stride +
-                    size_t{index} * piece.unit_bytes);
+      if (piece.from != nullptr) BringPiece(piece);
     }
+    if (l_.more_pieces != 0) BringMorePieces();
+  }
+  // Those that lanes have no room to remember.
+  __device__ void BringMorePieces() const {
+    uint32_t input = 0;
+    for (uint32_t at = 32 * Form::kPieces + lane_; FindPiece(input, at); at += 32) {
+      BringPiece(PieceAt(input, at));
+    }
+  }
+  __device__ void BringPiece(const Piece& piece) const {
+    const uint32_t index = piece.per_head ? this->unit_ : this->group_;
+    CopyAsync(Base::template At<std::byte>(piece.to),
+              piece.from + size_t{this->segment_.first_token} * piece.stride +
+                  size_t{index} * piece.unit_bytes);
   }
 
   __device__ void AwaitBuffer() {

@@ -130,7 +130,7 @@ void ListJobs(const SumProgramCall& call, ProgramLayout& layout) {
     uint32_t column = 0;
     for (uint32_t i = 0; i < row.copies; ++i) {
       const uint32_t width = call.vectors[row.copy[i]].width;
-      layout.tables.jobs[layout.jobs++] = {
+      layout.job[layout.jobs++] = {
           layout.vectors[row.copy[i]], width / 4,     layout.rows[r] + column * 2,
           layout.row_bytes[r],         row.width * 2, row.offset + column * 2};
       column += width;
@@ -138,7 +138,7 @@ void ListJobs(const SumProgramCall& call, ProgramLayout& layout) {
   }
   for (uint32_t v = 0; v < kMostProgramVectors; ++v) {
     if (layout.queries[v] == kAbsent || layout.vectors[v] == kAbsent) continue;
-    layout.tables.jobs[layout.jobs++] = {
+    layout.job[layout.jobs++] = {
         layout.vectors[v], call.padded_key / 4, layout.queries[v], 0, 0, 0};
   }
 }
@@ -177,7 +177,7 @@ void ListVisits(const SumProgramCall& call, const ProgramPlan& plan, ProgramLayo
   for (uint32_t v = 0; v < plan.visit_count; ++v) {
     const ProgramVisit& planned = plan.visits[v];
     const ProgramSum& sum = call.sums[planned.sum];
-    VisitTable& visit = layout.tables.visits[v];
+    VisitTable& visit = layout.visit[v];
     visit = {.state = sum.offset,
              .tiles = sum.padded_value / 16,
              .reads = planned.read_count,
@@ -199,7 +199,9 @@ ProgramLayout LayoutFor(const SumProgramCall& call, const ProgramPlan& plan) {
   LayOutUnit(call, layout);
   ListJobs(call, layout);
   ListVisits(call, plan, layout);
-  Taker block(sizeof(ProgramBarriers) + sizeof(ProgramTables));
+  layout.first_job =
+      static_cast<uint32_t>(sizeof(ProgramBarriers) + layout.visits * sizeof(VisitTable));
+  Taker block(static_cast<uint32_t>(layout.first_job + layout.jobs * sizeof(ProgramJob)));
   layout.first_unit = block.Aligned();
   layout.first_stage = layout.first_unit + kUnitBuffers * layout.unit_bytes;
   layout.units = call.units * call.rows.segment_count;
@@ -208,12 +210,12 @@ ProgramLayout LayoutFor(const SumProgramCall& call, const ProgramPlan& plan) {
   return layout;
 }
 
-// False: there are too many groups, or pieces of inputs.
+// False: there are too many groups.
 template <typename Form>
 bool ListCopies(const SumProgramCall& call, const ProgramPlan& plan, ProgramLayout& layout) {
   uint32_t fours = 0;
   for (uint32_t i = 0; i < layout.inputs; ++i) fours += layout.input[i].fours;
-  if (fours > 32 * Form::kPieces) return false;
+  layout.more_pieces = fours > 32 * Form::kPieces ? 1 : 0;
   for (uint32_t v = 0; v < plan.visit_count; ++v) {
     const ProgramSum& sum = call.sums[plan.visits[v].sum];
     const uint32_t tiles = sum.padded_value / 16;
@@ -256,6 +258,7 @@ bool Streams(const SumProgramCall& call, const ProgramRead& read) {
 
 bool Streams(const SumProgramCall& call) {
   if (!call.rows.single || call.unit_heads != 1 || call.divides) return false;
+  if (call.read_count == 0) return false;  // there would be no states to bring
   for (uint32_t i = 0; i < call.sum_count; ++i) {
     if (call.sums[i].normaliser) return false;
   }
@@ -268,7 +271,8 @@ bool Streams(const SumProgramCall& call) {
 template <typename Form>
 bool Launch(const SumProgramCall& call, const ProgramPlan& plan, const LaunchContext& context) {
   ProgramLayout layout = LayoutFor(call, plan);
-  if (!ListCopies<Form>(call, plan, layout) || !layout.of_segment.Serves(layout.units))
+  if (!ListCopies<Form>(call, plan, layout) ||
+      !layout.of_segment.Serves(uint64_t{call.units} * call.rows.segment_count))
     return false;
   uint32_t shared_by = Form::kMostBlocks;
   while (shared_by > 0 && !Fits<Form>(layout, shared_by)) --shared_by;

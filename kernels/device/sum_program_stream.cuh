@@ -31,9 +31,9 @@ struct ProgramForm {
   // warps have to run side by side.
   static constexpr uint32_t kConsumers = kKeyTiles / 2;
   static constexpr uint32_t kMostBlocks = kKeyTiles > 8 ? 1 : kKeyTiles > 4 ? 3 : 5;  // a processor
-  // Tiles that a warp reads side by side, whose chains of products do not wait for each other. A
-  // block's memory has room for so many of each warp; where it has not for many more, its states
-  // come too late.
+  // Tiles that a warp reads side by side, whose chains of products do not wait for each other: two
+  // only where the ring has room for several groups, since with room for two nothing would be on
+  // its way meanwhile.
   static constexpr uint32_t kSideBySide = kTileBytes <= 2048 ? 2 : 1;
   // Tiles of neighbouring warps that come by one copy, and the copies of a tile for each warp.
   static constexpr uint32_t kCopyTiles = kKeyTiles > 4 ? 1 : 2;
@@ -103,11 +103,6 @@ struct ProgramInput {
 
 constexpr uint32_t kMostProgramJobs = 2 * kMostProgramRows + kMostProgramVectors;
 
-struct ProgramTables {
-  VisitTable visits[kMostProgramSums];
-  ProgramJob jobs[kMostProgramJobs];
-};
-
 // Tiles of one visit, one for each consumer: in a slot, of unit 0.
 struct ProgramGroup {
   size_t state;
@@ -130,14 +125,16 @@ struct ProgramLayout {
   uint32_t vectors[kMostProgramVectors];                         // kAbsent: not an input
   uint32_t queries[kMostProgramVectors];                         // kAbsent: not a query
   uint32_t decays, out, header, unit_bytes;
-  uint32_t first_unit, first_stage, groups, bytes;
+  uint32_t first_job, first_unit, first_stage, groups, bytes;
   uint32_t units;                 // of all segments
   uint32_t visits, jobs, inputs;  // in the lists
+  uint32_t more_pieces;           // not 0: inputs have more pieces than lanes remember
   uint32_t unit_groups;           // of all visits of a unit
   Divisor of_segment, of_group;   // units, heads
   ProgramInput input[kMostProgramVectors + 1];
   ProgramGroup group[kMostProgramGroups];
-  ProgramTables tables;
+  VisitTable visit[kMostProgramSums];
+  ProgramJob job[kMostProgramJobs];
 };
 
 // A block's memory, and the unit that one of its warps is at.
@@ -152,8 +149,11 @@ class ProgramWork {
         lane_(threadIdx.x % 32) {}
 
  protected:
-  __device__ ProgramTables& Tables() const {
-    return *reinterpret_cast<ProgramTables*>(memory_ + sizeof(ProgramBarriers));
+  __device__ VisitTable* Visits() const {
+    return reinterpret_cast<VisitTable*>(memory_ + sizeof(ProgramBarriers));
+  }
+  __device__ ProgramJob* Jobs() const {
+    return reinterpret_cast<ProgramJob*>(memory_ + l_.first_job);
   }
   __device__ std::byte* Stage(uint32_t s) const {
     return memory_ + l_.first_stage + s * Form::kTileBytes;

@@ -135,7 +135,7 @@ bool DivideWork(const RecurCall& call, uint32_t blocks, StreamLayout& layout) {
   if (each < (call.rows.segment_count > kFewRows ? kLeastPieces : kLeastOfFewRows)) return false;
   // The numbers of units, groups and keys are smaller.
   if (!layout.of_segment.Serves(layout.pieces)) return false;
-  const uint32_t run = each < 16 ? 2 : channel || each < 32 ? 4 : 8;
+  const uint32_t run = channel && each < 4 ? 1 : each < 16 ? 2 : channel || each < 32 ? 4 : 8;
   layout.run = std::min(layout.group, channel ? 2 * run : run);
   layout.short_run = channel ? std::min(layout.run, 2u) : 1;
   layout.long_runs = layout.pieces / layout.run / 4 * 3;

@@ -62,7 +62,7 @@ struct StreamLayout {
   uint32_t group;                         // pieces of a group
   uint32_t pieces;                        // of all segments
   uint32_t run, short_run;                // pieces of a run
-  uint32_t long_runs;                     // which come first; the last one may be shorter
+  uint32_t long_runs;                     // which come first; the last short one may be shorter
   uint32_t runs;                          // of all segments
   Divisor of_segment, of_unit, of_group;  // pieces
   Divisor of_key;                         // units
