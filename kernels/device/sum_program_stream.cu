@@ -274,7 +274,9 @@ bool Launch(const SumProgramCall& call, const ProgramPlan& plan, const LaunchCon
   if (!ListCopies<Form>(call, plan, layout) ||
       !layout.of_segment.Serves(uint64_t{call.units} * call.rows.segment_count))
     return false;
-  uint32_t shared_by = Form::kMostBlocks;
+  // With few units a block is mostly alone on its processor, and longer rings are worth more.
+  const bool few = layout.units <= 2 * static_cast<uint32_t>(context.processors);
+  uint32_t shared_by = few ? std::min(Form::kMostBlocks, 2u) : Form::kMostBlocks;
   while (shared_by > 0 && !Fits<Form>(layout, shared_by)) --shared_by;
   const uint32_t blocks = shared_by * static_cast<uint32_t>(context.processors);
   if (blocks == 0) return false;
