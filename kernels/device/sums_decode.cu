@@ -387,8 +387,8 @@ bool LaunchForState(const RecurCall& call, const LaunchContext& context) {
 }  // namespace
 
 bool LaunchDecode(const RecurCall& call, const LaunchContext& context) {
-  const bool aligned =
-      call.value_dim == call.padded_value && call.v_head_stride % 4 == 0 && call.v_stride % 4 == 0;
+  const bool aligned = call.value_dim == call.padded_value && call.v_head_stride % 4 == 0 &&
+                       call.v_stride % 4 == 0 && reinterpret_cast<uintptr_t>(call.v) % 16 == 0;
   const bool channel = call.decay == Decay::kChannel;
   const uint32_t columns = call.delta ? 2 : call.unit_heads;
   constexpr uint32_t kMostKeys = kHeldTiles * 16 * 2;
