@@ -129,6 +129,14 @@ __device__ inline void ArriveAfterCopies(uint64_t* barrier) {
       : "memory");
 }
 
+// By a warp: each lane arrives when its copies have come, and the first one for what it has written
+// itself. The barrier counts so many arrivals.
+constexpr uint32_t kArrivalsWithCopies = 33;
+__device__ inline void ArriveWithCopies(uint64_t* barrier) {
+  ArriveAfterCopies(barrier);
+  if (threadIdx.x % 32 == 0) Arrive(barrier);
+}
+
 // A place in a ring, and the parity of its round.
 struct Ring {
   uint32_t at = 0, parity = 0;

@@ -27,7 +27,7 @@ __device__ void InitProgramBarriers(ProgramBarriers& barriers, uint32_t copies) 
     InitBarrier(&barriers.empty[copy], Form::kCopyTiles);
   }
   for (uint32_t u = 0; u < kUnitBuffers; ++u) {
-    InitBarrier(&barriers.unit_full[u], 33);  // the copies of each lane, and the header
+    InitBarrier(&barriers.unit_full[u], kArrivalsWithCopies);
     InitBarrier(&barriers.unit_empty[u], Form::kConsumers);
   }
   FenceBarrierInit();
@@ -212,17 +212,16 @@ ProgramLayout LayoutFor(const SumProgramCall& call, const ProgramPlan& plan) {
 
 // False: there are too many groups.
 template <typename Form>
-bool ListCopies(const SumProgramCall& call, const ProgramPlan& plan, ProgramLayout& layout) {
+bool ListCopies(ProgramLayout& layout) {
   uint32_t fours = 0;
   for (uint32_t i = 0; i < layout.inputs; ++i) fours += layout.input[i].fours;
   layout.more_pieces = fours > 32 * Form::kPieces ? 1 : 0;
-  for (uint32_t v = 0; v < plan.visit_count; ++v) {
-    const ProgramSum& sum = call.sums[plan.visits[v].sum];
-    const uint32_t tiles = sum.padded_value / 16;
-    for (uint32_t tile = 0; tile < tiles; tile += Form::kConsumers) {
+  for (uint32_t v = 0; v < layout.visits; ++v) {
+    const VisitTable& visit = layout.visit[v];
+    for (uint32_t tile = 0; tile < visit.tiles; tile += Form::kConsumers) {
       if (layout.unit_groups == kMostProgramGroups) return false;
-      layout.group[layout.unit_groups++] = {sum.offset + size_t{tile} * Form::kTileBytes,
-                                            tiles * Form::kTileBytes, tiles - tile};
+      layout.group[layout.unit_groups++] = {visit.state + size_t{tile} * Form::kTileBytes,
+                                            visit.tiles * Form::kTileBytes, visit.tiles - tile};
     }
   }
   return true;
@@ -271,9 +270,10 @@ bool Streams(const SumProgramCall& call) {
 template <typename Form>
 bool Launch(const SumProgramCall& call, const ProgramPlan& plan, const LaunchContext& context) {
   ProgramLayout layout = LayoutFor(call, plan);
-  if (!ListCopies<Form>(call, plan, layout) ||
-      !layout.of_segment.Serves(uint64_t{call.units} * call.rows.segment_count))
+  if (!ListCopies<Form>(layout) ||
+      !layout.of_segment.Serves(uint64_t{call.units} * call.rows.segment_count)) {
     return false;
+  }
   // With few units a block is mostly alone on its processor, and longer rings are worth more.
   const bool few = layout.units <= 2 * static_cast<uint32_t>(context.processors);
   uint32_t shared_by = few ? std::min(Form::kMostBlocks, 2u) : Form::kMostBlocks;

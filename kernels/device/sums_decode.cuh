@@ -15,6 +15,22 @@
 
 namespace rivulet::cuda {
 
+// Blocks of `values` value columns each.
+inline uint32_t DecodeBlocks(const RecurCall& call, uint32_t values) {
+  return call.units * call.rows.segment_count * ((call.padded_value + values - 1) / values);
+}
+
+// Value columns of a block, at most `most`. What blocks of a unit compute for themselves takes
+// about as long as reading 16 columns, or longer, so a block has fewer only where more than a
+// quarter of the processors would be without work otherwise.
+inline uint32_t DecodeValues(const RecurCall& call, uint32_t most, int processors) {
+  uint32_t values = most;
+  while (values > 16 && values / 2 >= call.padded_value) values /= 2;
+  const auto enough = static_cast<uint32_t>(processors) * 3 / 4;
+  while (values > 16 && DecodeBlocks(call, values) < enough) values /= 2;
+  return values;
+}
+
 // A block has `values` value columns of one unit of one segment, a warp 16 of them.
 class DecodeBlock {
  public:

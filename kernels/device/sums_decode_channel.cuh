@@ -411,22 +411,6 @@ __global__ void __launch_bounds__(Form::kMostThreads, Form::kResident)
   DecodeByChannel<Form>(call, values, channel_memory).Run(resident, rehearsed);
 }
 
-// Blocks of `values` value columns each.
-inline uint32_t ChannelBlocks(const RecurCall& call, uint32_t values) {
-  return call.units * call.rows.segment_count * ((call.padded_value + values - 1) / values);
-}
-
-// Value columns of a block, at most `most`: what blocks of a unit compute for themselves, scores
-// and decays, takes longer than reading 16 columns, so a block has 16 only where three quarters of
-// the processors would be without work otherwise.
-inline uint32_t ChannelValues(const RecurCall& call, uint32_t most, int processors) {
-  uint32_t values = most;
-  while (values > 16 && values / 2 >= call.padded_value) values /= 2;
-  const auto enough = static_cast<uint32_t>(processors) * 3 / 4;
-  while (values > 16 && ChannelBlocks(call, values) < enough) values /= 2;
-  return values;
-}
-
 template <typename Form>
 void LaunchChannelForm(const RecurCall& call, uint32_t values, const LaunchContext& context) {
   static const cudaError_t prepared =
@@ -434,7 +418,7 @@ void LaunchChannelForm(const RecurCall& call, uint32_t values, const LaunchConte
                            kSharedOfBlocks / 2 - kSharedReserve);
   context.Check(prepared);
   const ChannelLayout<Form> layout(call.delta ? 2 : call.unit_heads, values, call.padded_key);
-  const uint32_t blocks = ChannelBlocks(call, values);
+  const uint32_t blocks = DecodeBlocks(call, values);
   const uint32_t rehearsed = context.RehearsedBlocks(blocks) == 0 ? 0 : blocks;
   const auto resident = static_cast<uint32_t>(context.processors * Form::kResident);
   const dim3 grid(blocks / call.rows.segment_count, call.rows.segment_count);
@@ -446,11 +430,11 @@ template <bool kBf16State, int kTiles>
 void LaunchChannelTiles(const RecurCall& call, const LaunchContext& context) {
   using Few = ChannelForm<kBf16State, kTiles, true>;
   using Many = ChannelForm<kBf16State, kTiles, false>;
-  const uint32_t values = ChannelValues(call, Few::kMostReaders * 16, context.processors);
-  if (ChannelBlocks(call, values) <= 2 * static_cast<uint32_t>(context.processors)) {
+  const uint32_t values = DecodeValues(call, Few::kMostReaders * 16, context.processors);
+  if (DecodeBlocks(call, values) <= 2 * static_cast<uint32_t>(context.processors)) {
     return LaunchChannelForm<Few>(call, values, context);
   }
-  LaunchChannelForm<Many>(call, ChannelValues(call, Many::kMostReaders * 16, context.processors),
+  LaunchChannelForm<Many>(call, DecodeValues(call, Many::kMostReaders * 16, context.processors),
                           context);
 }
 

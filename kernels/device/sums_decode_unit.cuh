@@ -483,21 +483,10 @@ __global__ void __launch_bounds__(Form::kMostThreads, Form::kResident)
   DecodeByUnit<Form>(call, values, unit_memory).Run(rehearsed);
 }
 
-// Blocks of `values` value columns each.
-inline uint32_t DecodeBlocks(const RecurCall& call, uint32_t values) {
-  return call.units * call.rows.segment_count * ((call.padded_value + values - 1) / values);
-}
-
-// Value columns of a block. What blocks of a unit compute for themselves takes about as long as
-// reading 16 columns, so a block has fewer than 64 only where a quarter of the processors would be
-// without work otherwise. With a normaliser a unit has as many blocks as there are copies.
+// With a normaliser a unit has as many blocks as there are copies.
 inline uint32_t UnitValues(const RecurCall& call, int processors) {
-  if (call.normaliser) return WarpsOf(call, processors) * 16;
-  uint32_t values = kMostWarps * 16;
-  while (values > 16 && values / 2 >= call.padded_value) values /= 2;
-  const auto enough = static_cast<uint32_t>(processors) * 3 / 4;
-  while (values > 16 && DecodeBlocks(call, values) < enough) values /= 2;
-  return values;
+  return call.normaliser ? WarpsOf(call, processors) * 16
+                         : DecodeValues(call, kMostWarps * 16, processors);
 }
 
 template <typename Form>

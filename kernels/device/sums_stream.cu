@@ -33,11 +33,11 @@ static_assert(sizeof(StreamBarriers) <= kBarrierBytes);
 template <typename Form>
 __device__ void InitBarriers(StreamBarriers& barriers, const StreamLayout& layout) {
   for (uint32_t s = 0; s < layout.stages; ++s) {
-    InitBarrier(&barriers.full[s], kProducerArrivals);
+    InitBarrier(&barriers.full[s], kArrivalsWithCopies);
     InitBarrier(&barriers.empty[s], layout.warps);
   }
   for (uint32_t k = 0; k < kKeyBuffers; ++k) {
-    InitBarrier(&barriers.key_copied[k], kProducerArrivals);
+    InitBarrier(&barriers.key_copied[k], kArrivalsWithCopies);
     InitBarrier(&barriers.key_full[k], Form::kKeyWarps);
     InitBarrier(&barriers.key_empty[k], layout.warps);
   }

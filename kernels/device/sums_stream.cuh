@@ -16,8 +16,7 @@ namespace rivulet::cuda {
 
 constexpr uint32_t kMostStages = 8;
 constexpr uint32_t kKeyBuffers = 2;
-constexpr uint32_t kMostConsumers = 2;      // warps
-constexpr uint32_t kProducerArrivals = 33;  // of its lanes, and one more of the first
+constexpr uint32_t kMostConsumers = 2;  // warps
 
 // The kernel for a kind of state, Dp / 16, and decays by channel or by unit.
 template <bool kBf16State_, int kKeyTiles_, bool kChannel_>

@@ -194,12 +194,6 @@ class Producer : public StreamWork<Form> {
   __device__ void CopyFloats(std::byte* to, const float* from, uint32_t count) const {
     for (uint32_t i = lane_ * 4; i < count; i += 128) CopyAsync(to + i * 4, from + i);
   }
-  // Each lane when its copies have come, and one for what it has written itself.
-  __device__ void ArriveWithCopies(uint64_t* barrier) const {
-    ArriveAfterCopies(barrier);
-    if (lane_ == 0) Arrive(barrier);
-  }
-
   __device__ void CopyKeys() {
     AwaitKeyBuffer();
     if (lane_ == 0) Base::KeyHeader(key_.at) = NewHeader();
