@@ -13,6 +13,7 @@
 // Bytes expected: the state once, the tail's rows, and, for a row that ends a chunk, the state once
 // more.
 #include "kernels/device/rehearsal.cuh"
+#include "kernels/device/shared_work.cuh"
 #include "kernels/device/sums.cuh"
 #include "kernels/device/sums_decode.cuh"
 #include "kernels/device/sums_decode_channel.cuh"
@@ -20,6 +21,14 @@
 
 namespace rivulet::cuda {
 namespace {
+
+// Keys, queries and values are copied in fours and eights; what the blocks of a launch divide by.
+struct DecodeDivisors {
+  Divisor of_unit;             // blocks
+  Divisor of_key, of_value;    // units
+  Divisor of_query;            // fours
+  Divisor of_keys, of_values;  // eights
+};
 
 // What one thread copies of the token's row: four neighbours of a query, the key or the values.
 struct Four {
@@ -32,8 +41,9 @@ struct Four {
 template <bool kBf16State, bool kNormaliser>
 class DecodeUnit : public DecodeBlock {
  public:
-  __device__ DecodeUnit(const RecurCall& call, bf16* memory)
-      : DecodeBlock(call, blockDim.x / 2),
+  __device__ DecodeUnit(const RecurCall& call, const DecodeDivisors& by, bf16* memory)
+      : DecodeBlock(call, blockDim.x / 2, PlaceOf(by)),
+        by_(by),
         dk_(call.padded_key + kPad),
         dv_(values_ + kPad),
         k_(memory),
@@ -53,10 +63,11 @@ class DecodeUnit : public DecodeBlock {
     place_ = static_cast<uint32_t>(segment_.position % kChunk);
     fresh_ = segment_.position < kChunk;
     active_ = Column() < c_.padded_value;
-    if (!fresh_ && active_) Hold();
+    Hold();
     CopyTail();
     if (threadIdx.x == 0) FetchForLater(resident, kNumber);
     const bool decays = c_.decay != Decay::kNone && c_.constant == nullptr;
+    if (decays && c_.rate != nullptr) rate_ = c_.rate[unit_];
     if (lane_ < kChunk) {
       if (c_.constant != nullptr) decay_ = c_.constant[unit_ * kChunk + lane_];
       if (decays && lane_ < place_) decay_ = DecayRow()[lane_];
@@ -73,26 +84,36 @@ class DecodeUnit : public DecodeBlock {
   static constexpr int kTiles = kHeldTiles;  // of 16 keys that a warp holds in registers
   static constexpr uint32_t kNumber = kBf16State ? 2 : 4;
 
+  __device__ static DecodePlace PlaceOf(const DecodeDivisors& by) {
+    const uint32_t unit = Over(blockIdx.x, by.of_unit), splits = by.of_unit.divisor;
+    return {splits, unit, blockIdx.x - unit * splits, Over(unit, by.of_key),
+            Over(unit, by.of_value)};
+  }
+
   __device__ float* DecayRow() const {
     return reinterpret_cast<float*>(Tail(c_.decay_offset)) + size_t{unit_} * kChunk;
   }
 
   // --- before the kernel before has ended --------------------------------------------------------
 
+  // Without a branch around it: the compiler would have what follows in both cases wait for the
+  // loads of the segment, which it counts together with those of the state.
   __device__ void Hold() {
     const std::byte* matrix = Matrix(segment_.base_in, kNumber);
+    const uint32_t tiles = fresh_ || !active_ ? 0 : key_tiles_;
 #pragma unroll
     for (uint32_t kt = 0; kt < kTiles; ++kt) {
-      if (kt < key_tiles_) held_[kt].Load(matrix, Tile(kt));
+      if (kt < tiles) held_[kt].Load(matrix, Tile(kt));
     }
   }
 
   // Rows before the token's, and zeros after it: their scores are masked, but zero times anything
   // is not zero.
   __device__ void CopyTail() {
-    CopyRows(k_, dk_, c_.padded_key, KeyRow(0), c_.padded_key);
+    CopyRows(k_, dk_, by_.of_keys, KeyRow(0), c_.padded_key);
+    // Of the last block of a unit some may not be there.
     const uint32_t first = split_ * values_;
-    CopyRows(v_, dv_, min(values_, c_.padded_value - first), ValueRow(0) + first, c_.padded_value);
+    CopyRows(v_, dv_, by_.of_values, ValueRow(0) + first, c_.padded_value, c_.padded_value - first);
     if (kNormaliser && !fresh_) {
       const float* z = NormaliserAt(c_, segment_.base_in);
       for (uint32_t i = threadIdx.x; i < c_.padded_key / 4; i += blockDim.x) {
@@ -102,11 +123,12 @@ class DecodeUnit : public DecodeBlock {
     CommitCopies();
   }
 
-  __device__ void CopyRows(bf16* to, uint32_t stride, uint32_t width, const bf16* rows,
-                           uint32_t row_stride) {
-    const uint32_t steps = width / 8;
-    for (uint32_t i = threadIdx.x; i < kChunk * steps; i += blockDim.x) {
-      const uint32_t s = i / steps, column = i % steps * 8;
+  // Rows of `eights` times 8 numbers, of which the first `width` are there.
+  __device__ void CopyRows(bf16* to, uint32_t stride, const Divisor& eights, const bf16* rows,
+                           uint32_t row_stride, uint32_t width = ~0u) const {
+    for (uint32_t i = threadIdx.x; i < kChunk * eights.divisor; i += blockDim.x) {
+      const uint32_t s = Over(i, eights), column = (i - s * eights.divisor) * 8;
+      if (column >= width) continue;
       if (s < place_) CopyAsync(to + s * stride + column, rows + s * row_stride + column);
       if (s > place_) *reinterpret_cast<uint4*>(to + s * stride + column) = {0, 0, 0, 0};
     }
@@ -118,20 +140,20 @@ class DecodeUnit : public DecodeBlock {
   __device__ Four ItemAt(uint32_t i) const {
     const uint32_t fours = c_.padded_key / 4;
     if (i < fours) {
-      const bool keeps = split_ == 0 && unit_ % c_.units_per_key == 0;
+      const bool keeps = KeepsKey();
       return {Key() + i * 4, k_ + place_ * dk_ + i * 4, keeps ? KeyRow(place_) + i * 4 : nullptr,
               false};
     }
     i -= fours;
     if (i < columns_ * fours) {
-      const uint32_t column = i / fours, d = i % fours * 4;
+      const uint32_t column = Over(i, by_.of_query), d = (i - column * fours) * 4;
       const float* from = c_.delta ? (column == 0 ? Key() : Query(0)) : Query(column);
       return {from + d, q_ + column * dk_ + d, nullptr, false};
     }
     i -= columns_ * fours;
     const uint32_t first = split_ * values_, width = min(values_, c_.padded_value - first);
     if (c_.delta || i >= width / 4) return {};
-    const bool keeps = unit_ % c_.units_per_value == 0;
+    const bool keeps = KeepsValues();
     return {Value() + first + i * 4, v_ + place_ * dv_ + i * 4,
             keeps ? ValueRow(place_) + first + i * 4 : nullptr, c_.times_step};
   }
@@ -159,9 +181,8 @@ class DecodeUnit : public DecodeBlock {
     }
     if (!decays) return;
     const float last = __shfl_sync(0xffffffffu, decay_, place_ == 0 ? 0 : place_ - 1);
-    const float g = c_.rate == nullptr ? step : c_.rate[unit_] * step;
     float sum = place_ == 0 ? 0.0f : last;
-    sum += g;
+    sum += rate_ * step;
     if (lane_ == place_) {
       decay_ = sum;
       if (split_ == 0 && warp_ == 0) DecayRow()[place_] = sum;
@@ -194,15 +215,17 @@ class DecodeUnit : public DecodeBlock {
 
   __device__ void Read() {
     float score[4] = {}, sum[4] = {};
+    const uint32_t keys =
+        SharedAddress(k_ + (lane_ % 8 + lane_ / 8 % 2 * 8) * dk_ + lane_ / 16 * 8);
 #pragma unroll
     for (uint32_t kt = 0; kt < kTiles; ++kt) {
       if (kt >= key_tiles_) continue;
       const bool present = g_ < columns_;
       const bf16* query = q_ + g_ * dk_ + kt * 16 + 2 * t_;
       const uint32_t b0 = Two(query, present), b1 = Two(query + 8, present);
-      const bf16* key = k_ + g_ * dk_ + kt * 16 + 2 * t_;
-      MultiplyAdd(score, {Two(key), Two(key + 8 * dk_), Two(key + 8), Two(key + 8 * dk_ + 8)}, b0,
-                  b1);
+      uint32_t k[4];
+      LoadMatrices(k, keys + kt * 32);
+      MultiplyAdd(score, k, b0, b1);
       if (fresh_) continue;
       held_[kt].Multiply(sum, b0, b1);
     }
@@ -333,13 +356,14 @@ class DecodeUnit : public DecodeBlock {
     }
   }
 
+  const DecodeDivisors& by_;
   const uint32_t dk_, dv_;
   bf16 *const k_, *const q_, *const v_;  // [C, dk], [columns, dk], [C, dv]
   float* const z_;                       // [Dp] of a normaliser
   uint32_t place_ = 0;
   bool fresh_ = false, active_ = false;
   float decay_ = 0.0f;  // cumulative, of row `lane`
-  float beta_ = 0.0f;
+  float rate_ = 1.0f, beta_ = 0.0f;
   float skip_[2] = {}, skipped_[2] = {}, values_now_[2] = {};
   HeldTile<kBf16State> held_[kTiles];
 };
@@ -349,10 +373,11 @@ constexpr int ResidentBlocks(bool bf16_state) { return bf16_state ? 6 : 4; }
 
 template <bool kBf16State, bool kNormaliser>
 __global__ void __launch_bounds__(kMostWarps * 32, ResidentBlocks(kBf16State))
-    DecodeKernel(const __grid_constant__ RecurCall call, uint32_t resident) {
+    DecodeKernel(const __grid_constant__ RecurCall call, const __grid_constant__ DecodeDivisors by,
+                 uint32_t resident) {
   extern __shared__ __align__(16) bf16 memory[];
   AllowNextKernel();
-  DecodeUnit<kBf16State, kNormaliser>(call, memory).Run(resident);
+  DecodeUnit<kBf16State, kNormaliser>(call, by, memory).Run(resident);
 }
 
 template <bool kBf16State, bool kNormaliser>
@@ -360,10 +385,16 @@ void Launch(const RecurCall& call, const LaunchContext& context) {
   using Unit = DecodeUnit<kBf16State, kNormaliser>;
   const uint32_t warps = WarpsOf(call, context.processors), values = warps * 16;
   const uint32_t splits = (call.padded_value + values - 1) / values;
+  const DecodeDivisors by = {Divisor::Of(splits),
+                             Divisor::Of(call.units_per_key),
+                             Divisor::Of(call.units_per_value),
+                             Divisor::Of(call.padded_key / 4),
+                             Divisor::Of(call.padded_key / 8),
+                             Divisor::Of(values / 8)};
   const size_t shared =
       Unit::SharedBytes(call.padded_key, call.delta ? 2 : call.unit_heads, values);
   context.Run(DecodeKernel<kBf16State, kNormaliser>,
-              dim3(call.units * splits, call.rows.segment_count), warps * 32, shared, call,
+              dim3(call.units * splits, call.rows.segment_count), warps * 32, shared, call, by,
               static_cast<uint32_t>(context.processors * ResidentBlocks(kBf16State)));
 }
 

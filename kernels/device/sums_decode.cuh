@@ -31,16 +31,27 @@ inline uint32_t DecodeValues(const RecurCall& call, uint32_t most, int processor
   return values;
 }
 
+// Which values of which unit a block has, and whose keys and values the unit shares.
+struct DecodePlace {
+  uint32_t splits, unit, split, key_unit, value_unit;
+};
+
 // A block has `values` value columns of one unit of one segment, a warp 16 of them.
 class DecodeBlock {
  public:
   __device__ DecodeBlock(const RecurCall& call, uint32_t values)
+      : DecodeBlock(call, values, PlaceOf(call, values)) {}
+
+ protected:
+  __device__ DecodeBlock(const RecurCall& call, uint32_t values, const DecodePlace& place)
       : c_(call),
         segment_(call.rows.segments[blockIdx.y]),
         values_(values),
-        splits_((call.padded_value + values_ - 1) / values_),
-        unit_(blockIdx.x / splits_),
-        split_(blockIdx.x % splits_),
+        splits_(place.splits),
+        unit_(place.unit),
+        split_(place.split),
+        key_unit_(place.key_unit),
+        value_unit_(place.value_unit),
         warp_(threadIdx.x / 32),
         lane_(threadIdx.x % 32),
         g_(lane_ / 4),
@@ -48,7 +59,19 @@ class DecodeBlock {
         key_tiles_(call.padded_key / 16),
         columns_(call.delta ? 2 : call.unit_heads) {}
 
- protected:
+  __device__ static DecodePlace PlaceOf(const RecurCall& call, uint32_t values) {
+    const uint32_t splits = (call.padded_value + values - 1) / values, unit = blockIdx.x / splits;
+    return {splits, unit, blockIdx.x % splits, unit / call.units_per_key,
+            unit / call.units_per_value};
+  }
+
+  // The compiler then knows that the lanes of a warp take the same branches.
+  __device__ static uint32_t SameInWarp(uint32_t x) { return __shfl_sync(0xffffffffu, x, 0); }
+
+  // Whether this block keeps the token's key, and its values, in the tail.
+  __device__ bool KeepsKey() const { return split_ == 0 && key_unit_ * c_.units_per_key == unit_; }
+  __device__ bool KeepsValues() const { return value_unit_ * c_.units_per_value == unit_; }
+
   __device__ uint32_t Column() const { return split_ * values_ + warp_ * 16; }
   __device__ uint32_t Tile(uint32_t kt) const { return Column() / 16 * key_tiles_ + kt; }
   // Of numbers of so many bytes.
@@ -61,23 +84,21 @@ class DecodeBlock {
   }
   __device__ bf16* KeyRow(uint32_t place) const {
     return reinterpret_cast<bf16*>(Tail(c_.key_offset)) +
-           (size_t{unit_ / c_.units_per_key} * kChunk + place) * c_.padded_key;
+           (size_t{key_unit_} * kChunk + place) * c_.padded_key;
   }
   __device__ bf16* ValueRow(uint32_t place) const {
     return reinterpret_cast<bf16*>(Tail(c_.value_offset)) +
-           (size_t{unit_ / c_.units_per_value} * kChunk + place) * c_.padded_value;
+           (size_t{value_unit_} * kChunk + place) * c_.padded_value;
   }
   __device__ const float* Query(uint32_t head) const {
-    const uint32_t index =
-        c_.query_per_head ? unit_ * c_.unit_heads + head : unit_ / c_.units_per_key;
+    const uint32_t index = c_.query_per_head ? unit_ * c_.unit_heads + head : key_unit_;
     return c_.q + size_t{Token()} * c_.q_stride + size_t{index} * c_.padded_key;
   }
   __device__ const float* Key() const {
-    return c_.k + size_t{Token()} * c_.k_stride + size_t{unit_ / c_.units_per_key} * c_.padded_key;
+    return c_.k + size_t{Token()} * c_.k_stride + size_t{key_unit_} * c_.padded_key;
   }
   __device__ const float* Value() const {
-    return c_.v + size_t{Token()} * c_.v_stride +
-           size_t{unit_ / c_.units_per_value} * c_.v_head_stride;
+    return c_.v + size_t{Token()} * c_.v_stride + size_t{value_unit_} * c_.v_head_stride;
   }
   __device__ uint32_t Token() const { return segment_.first_token; }
 
@@ -97,7 +118,8 @@ class DecodeBlock {
 
   const RecurCall& c_;
   const DeviceSegment segment_;
-  const uint32_t values_, splits_, unit_, split_, warp_, lane_, g_, t_, key_tiles_, columns_;
+  const uint32_t values_, splits_, unit_, split_, key_unit_, value_unit_;
+  const uint32_t warp_, lane_, g_, t_, key_tiles_, columns_;
 };
 
 // A block whose scores are in shared memory before its warps make their outputs from them.
@@ -118,9 +140,6 @@ class DecodeReader : public DecodeBlock {
         width_(min(values, call.padded_value - first_)),
         reads_(warp_ * 16 < width_),
         dv_(values + kPad) {}
-
-  // The compiler then knows that the lanes of a warp take the same branches.
-  __device__ static uint32_t SameInWarp(uint32_t x) { return __shfl_sync(0xffffffffu, x, 0); }
 
   template <typename T>
   __device__ T* At(uint32_t offset) const {

@@ -153,11 +153,11 @@ class DecodeByChannel : public DecodeReader {
     const uint32_t column = first_ + (c_.delta ? warp_ * 16 + g_ : threadIdx.x);
     v_at_ = Value() + column;
     to_ = Outputs();
-    if (c_.delta || unit_ % c_.units_per_value == 0) keeps_v_ = ValueRow(place_) + column;
+    if (c_.delta || KeepsValues()) keeps_v_ = ValueRow(place_) + column;
     if (split_ == 0 && unit_ % c_.units_per_decay == 0) {
       keeps_g_ = ChannelDecays(place_) + threadIdx.x;
     }
-    if (split_ == 0 && unit_ % c_.units_per_key == 0) keeps_k_ = KeyRow(place_) + threadIdx.x;
+    if (KeepsKey()) keeps_k_ = KeyRow(place_) + threadIdx.x;
 #pragma unroll
     for (uint32_t i = 0; i < kOwn; ++i) {
       const bool present = place_ != 0 && Own(i) < c_.padded_key;

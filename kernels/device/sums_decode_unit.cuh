@@ -191,13 +191,13 @@ class DecodeByUnit : public DecodeReader {
     if (row > queries_) return ValuesAt(lane_ * 4);
     if (d >= c_.padded_key) return {};
     if (row > 0) return {Query(row - 1) + d, Layout::kQueries + ((row - 1) * kStride + d) * 2};
-    const bool keeps = split_ == 0 && unit_ % c_.units_per_key == 0;
+    const bool keeps = KeepsKey();
     return {Key() + d, Layout::kKeys + (place_ * kStride + d) * 2,
             keeps ? KeyRow(place_) + d : nullptr};
   }
   __device__ Four ValuesAt(uint32_t column) const {
     if (column >= width_) return {};
-    const bool keeps = unit_ % c_.units_per_value == 0;
+    const bool keeps = KeepsValues();
     return {Value() + first_ + column, v_ + (place_ * dv_ + column) * 2,
             keeps ? ValueRow(place_) + first_ + column : nullptr, c_.times_step};
   }
