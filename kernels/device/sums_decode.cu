@@ -7,6 +7,8 @@
 // of the state and for the rows of the tail, which no kernel of this step writes; then it waits for
 // the kernel before, and takes the token's own row.
 //
+// A block may also have two units that share their keys (DecodePair).
+//
 // This is for many blocks. sums_decode_unit.cuh does it with few, where latency counts;
 // sums_decode_channel.cuh does it where decays are by channel.
 //
@@ -41,14 +43,15 @@ struct Four {
 template <bool kBf16State, bool kNormaliser>
 class DecodeUnit : public DecodeBlock {
  public:
-  __device__ DecodeUnit(const RecurCall& call, const DecodeDivisors& by, bf16* memory)
-      : DecodeBlock(call, blockDim.x / 2, PlaceOf(by)),
+  __device__ DecodeUnit(const RecurCall& call, const DecodeDivisors& by, bf16* memory,
+                        uint32_t units = 1, uint32_t unit = 0)
+      : DecodeBlock(call, blockDim.x / 2, PlaceOf(by, units, unit)),
         by_(by),
         dk_(call.padded_key + kPad),
         dv_(values_ + kPad),
         k_(memory),
         q_(k_ + kChunk * dk_),
-        v_(q_ + columns_ * dk_),
+        v_(q_ + columns_ * dk_ + unit * kChunk * dv_),
         z_(reinterpret_cast<float*>(v_ + kChunk * dv_)) {}
 
   __host__ __device__ static size_t SharedBytes(uint32_t padded_key, uint32_t columns,
@@ -58,20 +61,17 @@ class DecodeUnit : public DecodeBlock {
            (kNormaliser ? padded_key * sizeof(float) : 0);
   }
 
-  __device__ void Run(uint32_t resident) {
+  __device__ void Run(uint32_t ahead) {
     if (segment_.tokens == 0) return AwaitLastKernel();
-    place_ = static_cast<uint32_t>(segment_.position % kChunk);
-    fresh_ = segment_.position < kChunk;
-    active_ = Column() < c_.padded_value;
+    Begin();
     Hold();
-    CopyTail();
-    if (threadIdx.x == 0) FetchForLater(resident, kNumber);
+    CopyKeys();
+    CopyValues();
+    CopyNormaliser();
+    CommitCopies();
+    if (threadIdx.x == 0) FetchForLater(ahead, kNumber);
     const bool decays = c_.decay != Decay::kNone && c_.constant == nullptr;
-    if (decays && c_.rate != nullptr) rate_ = c_.rate[unit_];
-    if (lane_ < kChunk) {
-      if (c_.constant != nullptr) decay_ = c_.constant[unit_ * kChunk + lane_];
-      if (decays && lane_ < place_) decay_ = DecayRow()[lane_];
-    }
+    FindDecays(decays);
     AwaitLastKernel();
     TakeToken(decays);
     WaitForCopies<0>();
@@ -81,13 +81,16 @@ class DecodeUnit : public DecodeBlock {
   }
 
  private:
+  template <bool>
+  friend class DecodePair;
+
   static constexpr int kTiles = kHeldTiles;  // of 16 keys that a warp holds in registers
   static constexpr uint32_t kNumber = kBf16State ? 2 : 4;
 
-  __device__ static DecodePlace PlaceOf(const DecodeDivisors& by) {
-    const uint32_t unit = Over(blockIdx.x, by.of_unit), splits = by.of_unit.divisor;
-    return {splits, unit, blockIdx.x - unit * splits, Over(unit, by.of_key),
-            Over(unit, by.of_value)};
+  __device__ static DecodePlace PlaceOf(const DecodeDivisors& by, uint32_t units, uint32_t unit) {
+    const uint32_t block = Over(blockIdx.x, by.of_unit), splits = by.of_unit.divisor;
+    const uint32_t own = block * units + unit;
+    return {splits, own, blockIdx.x - block * splits, Over(own, by.of_key), Over(own, by.of_value)};
   }
 
   __device__ float* DecayRow() const {
@@ -95,6 +98,12 @@ class DecodeUnit : public DecodeBlock {
   }
 
   // --- before the kernel before has ended --------------------------------------------------------
+
+  __device__ void Begin() {
+    place_ = static_cast<uint32_t>(segment_.position % kChunk);
+    fresh_ = segment_.position < kChunk;
+    active_ = Column() < c_.padded_value;
+  }
 
   // Without a branch around it: the compiler would have what follows in both cases wait for the
   // loads of the segment, which it counts together with those of the state.
@@ -109,18 +118,18 @@ class DecodeUnit : public DecodeBlock {
 
   // Rows before the token's, and zeros after it: their scores are masked, but zero times anything
   // is not zero.
-  __device__ void CopyTail() {
-    CopyRows(k_, dk_, by_.of_keys, KeyRow(0), c_.padded_key);
-    // Of the last block of a unit some may not be there.
+  __device__ void CopyKeys() const { CopyRows(k_, dk_, by_.of_keys, KeyRow(0), c_.padded_key); }
+  // Of the last block of a unit some may not be there.
+  __device__ void CopyValues() const {
     const uint32_t first = split_ * values_;
     CopyRows(v_, dv_, by_.of_values, ValueRow(0) + first, c_.padded_value, c_.padded_value - first);
-    if (kNormaliser && !fresh_) {
-      const float* z = NormaliserAt(c_, segment_.base_in);
-      for (uint32_t i = threadIdx.x; i < c_.padded_key / 4; i += blockDim.x) {
-        CopyAsync(z_ + i * 4, z + i * 4);
-      }
+  }
+  __device__ void CopyNormaliser() const {
+    if (!kNormaliser || fresh_) return;
+    const float* z = NormaliserAt(c_, segment_.base_in);
+    for (uint32_t i = threadIdx.x; i < c_.padded_key / 4; i += blockDim.x) {
+      CopyAsync(z_ + i * 4, z + i * 4);
     }
-    CommitCopies();
   }
 
   // Rows of `eights` times 8 numbers, of which the first `width` are there.
@@ -134,6 +143,13 @@ class DecodeUnit : public DecodeBlock {
     }
   }
 
+  __device__ void FindDecays(bool decays) {
+    if (decays && c_.rate != nullptr) rate_ = c_.rate[unit_];
+    if (lane_ < kChunk) {
+      if (c_.constant != nullptr) decay_ = c_.constant[unit_ * kChunk + lane_];
+      if (decays && lane_ < place_) decay_ = DecayRow()[lane_];
+    }
+  }
   // --- the token's row ---------------------------------------------------------------------------
 
   // Item i of the token's row: fours of the key, then of the queries, then of this block's values.
@@ -150,9 +166,12 @@ class DecodeUnit : public DecodeBlock {
       const float* from = c_.delta ? (column == 0 ? Key() : Query(0)) : Query(column);
       return {from + d, q_ + column * dk_ + d, nullptr, false};
     }
-    i -= columns_ * fours;
+    return c_.delta ? Four() : ValuesAt(i - columns_ * fours);
+  }
+  // Item i of this block's values.
+  __device__ Four ValuesAt(uint32_t i) const {
     const uint32_t first = split_ * values_, width = min(values_, c_.padded_value - first);
-    if (c_.delta || i >= width / 4) return {};
+    if (i >= width / 4) return {};
     const bool keeps = KeepsValues();
     return {Value() + first + i * 4, v_ + place_ * dv_ + i * 4,
             keeps ? ValueRow(place_) + first + i * 4 : nullptr, c_.times_step};
@@ -170,8 +189,7 @@ class DecodeUnit : public DecodeBlock {
   __device__ uint32_t Items() const { return c_.padded_key / 4 * (1 + columns_) + values_ / 4; }
 
   __device__ void TakeToken(bool decays) {
-    float step = 0.0f;
-    if (decays) step = ReadLate(c_.g + size_t{Token()} * c_.g_stride + unit_);
+    const float step = TakeStep(decays);
     if (c_.delta) beta_ = ReadLate(c_.beta + size_t{Token()} * c_.beta_stride + unit_);
     TakeSkip();
     TakeValues();
@@ -179,7 +197,13 @@ class DecodeUnit : public DecodeBlock {
       const Four item = ItemAt(i);
       if (item.from != nullptr) StoreItem(item, ReadItem(item), step);
     }
-    if (!decays) return;
+    if (decays) AddDecay(step);
+  }
+
+  __device__ float TakeStep(bool decays) const {
+    return decays ? ReadLate(c_.g + size_t{Token()} * c_.g_stride + unit_) : 0.0f;
+  }
+  __device__ void AddDecay(float step) {
     const float last = __shfl_sync(0xffffffffu, decay_, place_ == 0 ? 0 : place_ - 1);
     float sum = place_ == 0 ? 0.0f : last;
     sum += rate_ * step;
@@ -215,6 +239,14 @@ class DecodeUnit : public DecodeBlock {
 
   __device__ void Read() {
     float score[4] = {}, sum[4] = {};
+    ReadKeys(score,
+             [&](uint32_t kt, uint32_t b0, uint32_t b1) { held_[kt].Multiply(sum, b0, b1); });
+    Finish(score, sum);
+  }
+
+  // The scores, and for each tile of the state read(tile, and the queries that it is read by).
+  template <typename ReadTile>
+  __device__ void ReadKeys(float (&score)[4], const ReadTile& read) const {
     const uint32_t keys =
         SharedAddress(k_ + (lane_ % 8 + lane_ / 8 % 2 * 8) * dk_ + lane_ / 16 * 8);
 #pragma unroll
@@ -226,9 +258,12 @@ class DecodeUnit : public DecodeBlock {
       uint32_t k[4];
       LoadMatrices(k, keys + kt * 32);
       MultiplyAdd(score, k, b0, b1);
-      if (fresh_) continue;
-      held_[kt].Multiply(sum, b0, b1);
+      if (!fresh_) read(kt, b0, b1);
     }
+  }
+
+  // From the scores and reads as they are.
+  __device__ void Finish(float (&score)[4], float (&sum)[4]) {
     const float decay = DecayAt(place_), weight = expf(decay);
     const float near = expf(decay - DecayAt(g_)), far = expf(decay - DecayAt(g_ + 8));
     const bool near_seen = g_ <= place_, far_seen = g_ + 8 <= place_;
@@ -322,21 +357,29 @@ class DecodeUnit : public DecodeBlock {
 
   __device__ void Fold() {
     __syncthreads();
-    const uint32_t twos = c_.padded_key / 2;
-    for (uint32_t s = warp_; s < kChunk; s += blockDim.x / 32) {
-      const float weight = expf(DecayAt(kChunk - 1) - DecayAt(s));
-      for (uint32_t i = lane_; i < twos; i += 32) {
-        bf16* k = k_ + s * dk_ + i * 2;
-        const float first = __bfloat162float(k[0]) * weight;
-        const float second = __bfloat162float(k[1]) * weight;
-        *reinterpret_cast<uint32_t*>(k) = PackRounded(first, second);
-      }
-    }
+    WeightKeys(k_);
     const float weight = expf(DecayAt(kChunk - 1));
     __syncthreads();
     if constexpr (kNormaliser) {
       FoldNormaliser<1>(c_, k_, dk_, weight, fresh_, z_, NormaliserAt(c_, segment_.base_out));
     }
+    FoldState(k_, weight);
+  }
+
+  __device__ void WeightKeys(bf16* to) const {
+    const uint32_t twos = c_.padded_key / 2;
+    for (uint32_t s = warp_; s < kChunk; s += blockDim.x / 32) {
+      const float weight = expf(DecayAt(kChunk - 1) - DecayAt(s));
+      for (uint32_t i = lane_; i < twos; i += 32) {
+        const bf16* k = k_ + s * dk_ + i * 2;
+        const float first = __bfloat162float(k[0]) * weight;
+        const float second = __bfloat162float(k[1]) * weight;
+        *reinterpret_cast<uint32_t*>(to + s * dk_ + i * 2) = PackRounded(first, second);
+      }
+    }
+  }
+
+  __device__ void FoldState(const bf16* keys, float weight) const {
     if (!active_) return;
     uint32_t v[4];
     LoadTransposed(v,
@@ -350,7 +393,7 @@ class DecodeUnit : public DecodeBlock {
       const float w[4] = {weight, weight, weight, weight};
       FoldedTile folded(s, w);
       uint32_t k[4];
-      LoadTransposed(k, k_ + (lane_ % 8 + lane_ / 8 % 2 * 8) * dk_ + kt * 16 + lane_ / 16 * 8);
+      LoadTransposed(k, keys + (lane_ % 8 + lane_ / 8 % 2 * 8) * dk_ + kt * 16 + lane_ / 16 * 8);
       folded.Add(v, k);
       StoreTile<kBf16State>(to, Tile(kt), folded.Tile());
     }
@@ -368,16 +411,116 @@ class DecodeUnit : public DecodeBlock {
   HeldTile<kBf16State> held_[kTiles];
 };
 
+// Two units of one segment that share their key and query: the tail's keys and the scores are
+// there once. Not for delta rules, normalisers and queries of each head.
+template <bool kBf16State>
+class DecodePair {
+  using Unit = DecodeUnit<kBf16State, false>;
+
+ public:
+  __device__ DecodePair(const RecurCall& call, const DecodeDivisors& by, bf16* memory)
+      : first_(call, by, memory, 2, 0), second_(call, by, memory, 2, 1) {}
+
+  __host__ __device__ static size_t SharedBytes(uint32_t padded_key, uint32_t columns,
+                                                uint32_t values) {
+    return Unit::SharedBytes(padded_key, columns, values) +
+           sizeof(bf16) * kChunk * (padded_key + kPad + values + kPad);
+  }
+
+  __device__ void Run() {
+    if (first_.segment_.tokens == 0) return AwaitLastKernel();
+    first_.Begin(), second_.Begin();
+    first_.Hold(), second_.Hold();
+    first_.CopyKeys();
+    first_.CopyValues(), second_.CopyValues();
+    CommitCopies();
+    const bool decays = first_.c_.decay != Decay::kNone && first_.c_.constant == nullptr;
+    first_.FindDecays(decays), second_.FindDecays(decays);
+    AwaitLastKernel();
+    TakeToken(decays);
+    WaitForCopies<0>();
+    __syncthreads();
+    if (first_.active_) Read();
+    if (first_.place_ + 1 == kChunk) Fold();
+  }
+
+ private:
+  __device__ void TakeToken(bool decays) {
+    const float step[2] = {first_.TakeStep(decays), second_.TakeStep(decays)};
+    first_.TakeSkip(), second_.TakeSkip();
+    const uint32_t items = first_.Items(), all = items + first_.values_ / 4;
+    for (uint32_t i = threadIdx.x; i < all; i += blockDim.x) {
+      const Four item = i < items ? first_.ItemAt(i) : second_.ValuesAt(i - items);
+      if (item.from == nullptr) continue;
+      first_.StoreItem(item, Unit::ReadItem(item), i < items ? step[0] : step[1]);
+    }
+    if (decays) first_.AddDecay(step[0]), second_.AddDecay(step[1]);
+  }
+
+  __device__ void Read() {
+    float score[4] = {}, sum[2][4] = {};
+    first_.ReadKeys(score, [&](uint32_t kt, uint32_t b0, uint32_t b1) {
+      first_.held_[kt].Multiply(sum[0], b0, b1);
+      second_.held_[kt].Multiply(sum[1], b0, b1);
+    });
+    float same[4] = {score[0], score[1], score[2], score[3]};
+    first_.Finish(score, sum[0]);
+    second_.Finish(same, sum[1]);
+  }
+
+  __device__ void Fold() {
+    bf16* const others = second_.v_ + kChunk * second_.dv_;
+    second_.WeightKeys(others);
+    __syncthreads();
+    first_.WeightKeys(first_.k_);
+    const float weight[2] = {expf(first_.DecayAt(kChunk - 1)), expf(second_.DecayAt(kChunk - 1))};
+    __syncthreads();
+    first_.FoldState(first_.k_, weight[0]);
+    second_.FoldState(others, weight[1]);
+  }
+
+  Unit first_, second_;
+};
+
 // Blocks that share a processor.
 constexpr int ResidentBlocks(bool bf16_state) { return bf16_state ? 6 : 4; }
+constexpr int kResidentPairs = 4;
+// So many have room while the blocks of a product are there, which fill its shared memory. A block
+// asks for the state of the one that comes so much later.
+constexpr int kBlocksBesideProduct = 3;
 
 template <bool kBf16State, bool kNormaliser>
 __global__ void __launch_bounds__(kMostWarps * 32, ResidentBlocks(kBf16State))
     DecodeKernel(const __grid_constant__ RecurCall call, const __grid_constant__ DecodeDivisors by,
-                 uint32_t resident) {
+                 uint32_t ahead) {
   extern __shared__ __align__(16) bf16 memory[];
   AllowNextKernel();
-  DecodeUnit<kBf16State, kNormaliser>(call, by, memory).Run(resident);
+  DecodeUnit<kBf16State, kNormaliser>(call, by, memory).Run(ahead);
+}
+
+__global__ void __launch_bounds__(kMostWarps * 32, kResidentPairs)
+    DecodePairKernel(const __grid_constant__ RecurCall call,
+                     const __grid_constant__ DecodeDivisors by) {
+  extern __shared__ __align__(16) bf16 memory[];
+  // The compiler then leaves out their code.
+  __builtin_assume(!call.delta);
+  __builtin_assume(!call.query_per_head);
+  AllowNextKernel();
+  DecodePair<true>(call, by, memory).Run();
+}
+
+// Where all pairs have room at once: with more of them, single units are faster. False: not so, or
+// not of this kind.
+bool LaunchPairs(const RecurCall& call, const DecodeDivisors& by, uint32_t values,
+                 const LaunchContext& context) {
+  if (call.delta || call.query_per_head || call.units_per_key % 2 != 0) return false;
+  const auto processors = static_cast<uint32_t>(context.processors);
+  const dim3 grid(call.units / 2 * by.of_unit.divisor, call.rows.segment_count);
+  const uint32_t blocks = grid.x * grid.y;
+  if (blocks <= processors || blocks > processors * kResidentPairs) return false;
+  const size_t shared = DecodePair<true>::SharedBytes(call.padded_key, call.unit_heads, values);
+  context.Run(DecodePairKernel, grid, values * 2, shared, call, by);
+  return true;
 }
 
 template <bool kBf16State, bool kNormaliser>
@@ -391,11 +534,14 @@ void Launch(const RecurCall& call, const LaunchContext& context) {
                              Divisor::Of(call.padded_key / 4),
                              Divisor::Of(call.padded_key / 8),
                              Divisor::Of(values / 8)};
+  if constexpr (kBf16State && !kNormaliser) {
+    if (LaunchPairs(call, by, values, context)) return;
+  }
   const size_t shared =
       Unit::SharedBytes(call.padded_key, call.delta ? 2 : call.unit_heads, values);
   context.Run(DecodeKernel<kBf16State, kNormaliser>,
               dim3(call.units * splits, call.rows.segment_count), warps * 32, shared, call, by,
-              static_cast<uint32_t>(context.processors * ResidentBlocks(kBf16State)));
+              static_cast<uint32_t>(context.processors * kBlocksBesideProduct));
 }
 
 // False: keys have too many numbers.

@@ -102,11 +102,11 @@ class DecodeBlock {
   }
   __device__ uint32_t Token() const { return segment_.first_token; }
 
-  // Asks for the state of a block that has to wait for room on a processor, of numbers of so many
-  // bytes.
-  __device__ void FetchForLater(uint32_t resident, uint32_t number) const {
-    const uint32_t block = blockIdx.x + blockIdx.y * gridDim.x, later = block + resident;
-    if (block >= resident || later >= gridDim.x * gridDim.y) return;
+  // The first `ahead` blocks ask for the state of the block that comes so much later and may have
+  // to wait for room on a processor, of numbers of so many bytes.
+  __device__ void FetchForLater(uint32_t ahead, uint32_t number) const {
+    const uint32_t block = blockIdx.x + blockIdx.y * gridDim.x, later = block + ahead;
+    if (block >= ahead || later >= gridDim.x * gridDim.y) return;
     const DeviceSegment segment = c_.rows.segments[later / gridDim.x];
     if (segment.tokens == 0 || segment.position < kChunk) return;
     const uint32_t unit = later % gridDim.x / splits_, first = later % splits_ * values_;

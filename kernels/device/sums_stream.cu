@@ -23,10 +23,11 @@
 namespace rivulet::cuda {
 namespace {
 
-// Pieces of a block, at least. Alone this kernel is faster than sums_decode.cu from two on; in
-// steps of few rows it is slower below six, probably because its blocks fill a processor's shared
-// memory, which the next product needs to ask for its weights early.
-constexpr uint32_t kLeastPieces = 2, kLeastOfFewRows = 6, kFewRows = 32;
+// Pieces of a block, at least. Alone this kernel is about as fast as sums_decode.cu at two, and
+// faster with more. In steps of few rows it is slower, since its blocks fill a processor's shared
+// memory, which the next product needs to ask for its weights early: measured up to 14 pieces.
+constexpr uint32_t kLeastPieces = 2, kFewRows = 48;
+constexpr uint32_t LeastOfFewRows(bool channel) { return channel ? 6 : 16; }
 constexpr uint32_t kBarrierBytes = 256;
 static_assert(sizeof(StreamBarriers) <= kBarrierBytes);
 
@@ -132,7 +133,8 @@ bool Fits(StreamLayout& layout, uint32_t blocks) {
 bool DivideWork(const RecurCall& call, uint32_t blocks, StreamLayout& layout) {
   const bool channel = call.decay == Decay::kChannel;
   const uint32_t each = layout.pieces / blocks;
-  if (each < (call.rows.segment_count > kFewRows ? kLeastPieces : kLeastOfFewRows)) return false;
+  const bool few = call.rows.segment_count <= kFewRows;
+  if (each < (few ? LeastOfFewRows(channel) : kLeastPieces)) return false;
   // The numbers of units, groups and keys are smaller.
   if (!layout.of_segment.Serves(layout.pieces)) return false;
   const uint32_t run = channel && each < 4 ? 1 : each < 16 ? 2 : channel || each < 32 ? 4 : 8;
