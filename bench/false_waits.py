@@ -6,12 +6,13 @@
 
 A warp has six counters for loads that have not come. Each instruction names the counters that must be zero before it runs, and loads that share a
 counter are waited for together. Where an early load and a late one share one, an instruction that needs the first waits for both, and what comes
-behind it is asked for a memory's latency later. This lists such instructions: their number (as in Nsight Compute's source page), the counter, the
+behind it is asked for a memory's latency later. This lists such instructions: their number (from 0, in the order of Nsight Compute's source page), the counter, the
 loads that they need and the others that they wait for.
 
 The scan follows the order of the code and no branch, and takes every register that an instruction names for one that it needs. So it is a list of
 places to look at, not of faults: a wait in a loop may be for loads of the turn before, and loads that are used together may as well be awaited
-together. Nsight Compute's stall samples say which of them cost time.
+together. Waits for a store to have read its registers, and for uniform registers, are not told apart from those for loads. Nsight Compute's stall
+samples say which places cost time.
 """
 import re
 import sys
@@ -39,7 +40,8 @@ class Instruction:
 
     def destination(self):
         found = DESTINATION.match(self.text)
-        wide = 4 if re.search(r"\.128|\.M88\.4", self.text) else 2 if ".64" in self.text else 1
+        operation = self.text.split(" R")[0]  # not the addresses
+        wide = 4 if re.search(r"\.128|\.M88\.4", operation) else 2 if ".64" in operation else 1
         return {int(found.group(1)) + i for i in range(wide)} if found else set()
 
 
@@ -76,10 +78,11 @@ def false_waits(instructions):
 
 
 def main():
+    part = sys.argv[2] if len(sys.argv) > 2 else ""
     with open(sys.argv[1], encoding="utf-8") as file:
         found = kernels(file.read().split("\n"))
     for name, instructions in found.items():
-        waits = false_waits(instructions) if (sys.argv + [""])[2] in name else []
+        waits = false_waits(instructions) if part in name else []
         if waits:
             print(f"{name}: {len(instructions)} instructions")
         for number, text, counter, needed, others in waits:

@@ -231,8 +231,9 @@ std::vector<Layer> StreamedSums(std::mt19937& random) {
   return sums;
 }
 
-// Sums that fewer sessions decode at once, by sums_decode.cu: with so many sessions there are more
-// than two blocks a processor, but too few for streams. Some units share keys in pairs.
+// Sums that fewer sessions decode at once. With so many sessions there are more than two blocks a
+// processor, which sums_decode.cu takes, but too few for streams. Some units share keys, in pairs
+// or (18 units) alone; keys of 176 are left to sums.cu.
 constexpr uint32_t kDecodedCopies = 10;
 std::vector<Layer> DecodedSums(std::mt19937& random) {
   std::vector<Layer> sums;
@@ -241,6 +242,7 @@ std::vector<Layer> DecodedSums(std::mt19937& random) {
         {8, 1, 128, 64, false, bf16, Decay::kScalar, 4, true},
         {8, 1, 64, 48, false, bf16, Decay::kScalar, 8, true},
         {6, 1, 96, 80, false, bf16, Decay::kScalar, 2},
+        {18, 1, 96, 48, false, bf16, Decay::kScalar, 2, true},
         {6, 1, 128, 64, false, bf16, Decay::kScalar, 2, false, true},
         {6, 1, 112, 64, false, bf16, Decay::kNone, 6},
         {6, 2, 96, 64, false, bf16, Decay::kScalar, 1, true},

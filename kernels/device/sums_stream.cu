@@ -23,11 +23,18 @@
 namespace rivulet::cuda {
 namespace {
 
-// Pieces of a block, at least. Alone this kernel is about as fast as sums_decode.cu at two, and
-// faster with more. In steps of few rows it is slower, since its blocks fill a processor's shared
-// memory, which the next product needs to ask for its weights early: measured up to 14 pieces.
-constexpr uint32_t kLeastPieces = 2, kFewRows = 48;
-constexpr uint32_t LeastOfFewRows(bool channel) { return channel ? 6 : 16; }
+// Pieces of a block, at least. Alone this kernel is faster than sums_decode.cu from two on. In
+// steps of few rows it is slower, since its blocks fill a processor's shared memory, which the next
+// product needs to ask for its weights early. What is said of rows and pieces was measured with
+// keys of 128 and decays by unit (up to 14 pieces); other keys and decays have the limits from
+// before sums_decode.cu became faster with those.
+uint32_t LeastPieces(const RecurCall& call) {
+  const bool measured = call.decay != Decay::kChannel && call.padded_key <= kHeldTiles * 16;
+  const uint32_t few_rows = measured ? 48 : 32;
+  if (call.rows.segment_count > few_rows) return 2;
+  return measured ? 16 : 6;
+}
+
 constexpr uint32_t kBarrierBytes = 256;
 static_assert(sizeof(StreamBarriers) <= kBarrierBytes);
 
@@ -133,8 +140,7 @@ bool Fits(StreamLayout& layout, uint32_t blocks) {
 bool DivideWork(const RecurCall& call, uint32_t blocks, StreamLayout& layout) {
   const bool channel = call.decay == Decay::kChannel;
   const uint32_t each = layout.pieces / blocks;
-  const bool few = call.rows.segment_count <= kFewRows;
-  if (each < (few ? LeastOfFewRows(channel) : kLeastPieces)) return false;
+  if (each < LeastPieces(call)) return false;
   // The numbers of units, groups and keys are smaller.
   if (!layout.of_segment.Serves(layout.pieces)) return false;
   const uint32_t run = channel && each < 4 ? 1 : each < 16 ? 2 : channel || each < 32 ? 4 : 8;
