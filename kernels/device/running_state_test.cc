@@ -268,14 +268,16 @@ TEST(RunningState, FakeDevice) {
 }
 
 // A session has the bits that it has among few, where other kernels run.
-void CheckCompany(const std::vector<Layer>& layers, Device& device, std::mt19937& random,
-                  uint32_t copies = 100) {
-  for (const Layer& layer : layers) {
+void CheckCompany(std::vector<Layer> (*layers_of)(std::mt19937&), uint32_t copies = 100) {
+  std::mt19937 random{TestSeed()};
+  auto device = OpenCudaDevice(ProductPrecision::kBFloat16);
+  ASSERT_TRUE(device.ok()) << device.status();
+  for (const std::vector<Layer> layers = layers_of(random); const Layer& layer : layers) {
     const Inputs inputs = RandomInputs(layer, random);
-    const std::vector<float> whole = Feed(device, layer, inputs, Cut::kWhole, random);
+    const std::vector<float> whole = Feed(**device, layer, inputs, Cut::kWhole, random);
     EXPECT_EQ(Distance(whole, whole), 0) << layer.name;
-    EXPECT_EQ(Feed(device, layer, inputs, Cut::kSingle, random), whole) << layer.name;
-    const std::vector<float> company = Feed(device, layer, inputs, Cut::kSingle, random, copies);
+    EXPECT_EQ(Feed(**device, layer, inputs, Cut::kSingle, random), whole) << layer.name;
+    const std::vector<float> company = Feed(**device, layer, inputs, Cut::kSingle, random, copies);
     for (uint32_t copy = 0; copy < copies; ++copy) {
       EXPECT_TRUE(std::equal(whole.begin(), whole.end(), company.begin() + copy * whole.size()))
           << layer.name << ", copy " << copy;
@@ -285,31 +287,20 @@ void CheckCompany(const std::vector<Layer>& layers, Device& device, std::mt19937
 
 TEST(StreamedSums, HaveTheSameBitsInMuchCompany) {
   RIVULET_NEED_GPU();
-  std::mt19937 random{TestSeed()};
-  auto device = OpenCudaDevice(ProductPrecision::kBFloat16);
-  ASSERT_TRUE(device.ok()) << device.status();
-  const std::vector<Layer> layers = StreamedSums(random);
-  CheckCompany(layers, **device, random);
+  CheckCompany(StreamedSums);
 }
 
 TEST(DecodedSums, HaveTheSameBitsInCompany) {
   RIVULET_NEED_GPU();
-  std::mt19937 random{TestSeed()};
-  auto device = OpenCudaDevice(ProductPrecision::kBFloat16);
-  ASSERT_TRUE(device.ok()) << device.status();
-  const std::vector<Layer> layers = DecodedSums(random);
-  CheckCompany(layers, **device, random, kDecodedCopies);
+  CheckCompany(DecodedSums, kDecodedCopies);
 }
 
 TEST(TimeMixing, HasTheSameBitsInMuchCompany) {
   RIVULET_NEED_GPU();
-  std::mt19937 random{TestSeed()};
-  auto device = OpenCudaDevice(ProductPrecision::kBFloat16);
-  ASSERT_TRUE(device.ok()) << device.status();
-  const std::vector<Layer> layers = {
-      TimeMix({3, 64, 64, true}, random),
-      TimeMix({3, 64, 64, false, false, TimeMixForm::kRwkv6}, random)};
-  CheckCompany(layers, **device, random);
+  CheckCompany([](std::mt19937& random) {
+    return std::vector<Layer>{TimeMix({3, 64, 64, true}, random),
+                              TimeMix({3, 64, 64, false, false, TimeMixForm::kRwkv6}, random)};
+  });
 }
 
 TEST(StreamedSums, AreNearTheFakeDevice) {
