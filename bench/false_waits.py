@@ -6,8 +6,8 @@
 
 A warp has six counters for loads that have not come. Each instruction names the counters that must be zero before it runs, and loads that share a
 counter are waited for together. Where an early load and a late one share one, an instruction that needs the first waits for both, and what comes
-behind it is asked for a memory's latency later. This lists such instructions: their number (from 0, in the order of Nsight Compute's source page), the counter, the
-loads that they need and the others that they wait for.
+behind it is asked for a memory's latency later. This lists such instructions: their number (from 0, in the order of Nsight Compute's source
+page), the counter, the loads that they need and the others that they wait for.
 
 The scan follows the order of the code and no branch, and takes every register that an instruction names for one that it needs. So it is a list of
 places to look at, not of faults: a wait in a loop may be for loads of the turn before, and loads that are used together may as well be awaited
@@ -21,7 +21,7 @@ KERNEL = re.compile(r"\s*Function : (\S+)")
 FIRST_WORD = re.compile(r"\s*/\*[0-9a-f]{4,5}\*/\s+(.*?);?\s*/\* 0x[0-9a-f]{16} \*/")
 SECOND_WORD = re.compile(r"\s*/\* 0x([0-9a-f]{16}) \*/")
 DESTINATION = re.compile(r"(?:@!?U?P\w+ )?\S+ (?:P\w+, )?R(\d+)")
-NONE, COUNTERS = 7, 6
+COUNTERS = 6
 NEAR = 12  # instructions between loads that are used together
 
 
@@ -29,7 +29,7 @@ class Instruction:
     def __init__(self, text, second_word):
         control = second_word >> 41
         self.text = text
-        self.counter = control >> 5 & 7  # of what it loads; NONE
+        self.counter = control >> 5 & 7  # of what it loads; none from COUNTERS on
         self.awaited = [i for i in range(COUNTERS) if control >> 11 + i & 1]
         self.loads = "LDG" in text and "LDGSTS" not in text and "DEPBAR" not in text
 
@@ -72,7 +72,7 @@ def false_waits(instructions):
             if is_false(needed, others):
                 found.append((number, instruction.text, counter, needed, others))
             pending[counter] = []
-        if instruction.counter != NONE and instruction.counter < COUNTERS:
+        if instruction.counter < COUNTERS:
             pending[instruction.counter].append((number, instruction.destination(), instruction.loads))
     return found
 

@@ -43,6 +43,7 @@ struct Four {
 template <bool kBf16State, bool kNormaliser>
 class DecodeUnit : public DecodeBlock {
  public:
+  // Unit `unit` of the `units` that a block has. They share keys and queries.
   __device__ DecodeUnit(const RecurCall& call, const DecodeDivisors& by, bf16* memory,
                         uint32_t units = 1, uint32_t unit = 0)
       : DecodeBlock(call, blockDim.x / 2, PlaceOf(by, units, unit)),
@@ -70,7 +71,7 @@ class DecodeUnit : public DecodeBlock {
     CopyNormaliser();
     CommitCopies();
     if (threadIdx.x == 0) FetchForLater(ahead, kNumber);
-    const bool decays = c_.decay != Decay::kNone && c_.constant == nullptr;
+    const bool decays = TakesDecay();
     FindDecays(decays);
     AwaitLastKernel();
     TakeToken(decays);
@@ -81,7 +82,6 @@ class DecodeUnit : public DecodeBlock {
   }
 
  private:
-  template <bool>
   friend class DecodePair;
 
   static constexpr int kTiles = kHeldTiles;  // of 16 keys that a warp holds in registers
@@ -413,10 +413,9 @@ class DecodeUnit : public DecodeBlock {
 };
 
 // Two units of one segment that share their key and query: the tail's keys and the scores are
-// there once. Not for delta rules, normalisers and queries of each head.
-template <bool kBf16State>
+// there once. Not for states in fp32, delta rules, normalisers and queries of each head.
 class DecodePair {
-  using Unit = DecodeUnit<kBf16State, false>;
+  using Unit = DecodeUnit</*kBf16State=*/true, /*kNormaliser=*/false>;
 
  public:
   __device__ DecodePair(const RecurCall& call, const DecodeDivisors& by, bf16* memory)
@@ -435,7 +434,7 @@ class DecodePair {
     first_.CopyKeys();
     first_.CopyValues(), second_.CopyValues();
     CommitCopies();
-    const bool decays = first_.c_.decay != Decay::kNone && first_.c_.constant == nullptr;
+    const bool decays = first_.TakesDecay();
     first_.FindDecays(decays), second_.FindDecays(decays);
     AwaitLastKernel();
     TakeToken(decays);
@@ -508,7 +507,7 @@ __global__ void __launch_bounds__(kMostWarps * 32, kResidentPairs)
   __builtin_assume(!call.delta);
   __builtin_assume(!call.query_per_head);
   AllowNextKernel();
-  DecodePair<true>(call, by, memory).Run();
+  DecodePair(call, by, memory).Run();
 }
 
 // Where all pairs have room at once: with more of them, single units are faster. False: not so, or
@@ -520,7 +519,7 @@ bool LaunchPairs(const RecurCall& call, const DecodeDivisors& by, uint32_t value
   const dim3 grid(call.units / 2 * by.of_unit.divisor, call.rows.segment_count);
   const uint32_t blocks = grid.x * grid.y;
   if (blocks > processors * kResidentPairs) return false;
-  const size_t shared = DecodePair<true>::SharedBytes(call.padded_key, call.unit_heads, values);
+  const size_t shared = DecodePair::SharedBytes(call.padded_key, call.unit_heads, values);
   context.Run(DecodePairKernel, grid, values * 2, shared, call, by);
   return true;
 }

@@ -102,6 +102,9 @@ class DecodeBlock {
   }
   __device__ uint32_t Token() const { return segment_.first_token; }
 
+  // Whether the token has a decay of its own, by unit or by channel.
+  __device__ bool TakesDecay() const { return c_.decay != Decay::kNone && c_.constant == nullptr; }
+
   // The first `ahead` blocks ask for the state of the block that comes so much later and may have
   // to wait for room on a processor, of numbers of so many bytes.
   __device__ void FetchForLater(uint32_t ahead, uint32_t number) const {

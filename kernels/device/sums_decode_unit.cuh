@@ -229,7 +229,7 @@ class DecodeByUnit : public DecodeReader {
   // Cumulative decays of the rows before the token's; constants are those of all rows. None is used
   // here: a rehearsal asks for the token while they are on their way.
   __device__ void FindDecays() {
-    takes_decay_ = c_.decay != Decay::kNone && c_.constant == nullptr;
+    takes_decay_ = TakesDecay();
     if (takes_decay_) {
       g_at_ = c_.g + size_t{Token()} * c_.g_stride + unit_;
       if (c_.rate != nullptr) rate_ = c_.rate[unit_];
