@@ -4,7 +4,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
-#include <chrono>
+#include <latch>
 #include <memory>
 #include <string>
 #include <thread>
@@ -113,7 +113,9 @@ class OneWriterService final : public RawGenerate {
   bool called_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-// One call, whose client reads all there is.
+// One call, whose client reads all there is when all has been written. Before that it sends
+// nothing, so no thread of gRPC is at work on the connection, which would end the writes in our
+// place.
 class CompletedWritesTest : public testing::Test {
  protected:
   CompletedWritesTest() {
@@ -128,12 +130,14 @@ class CompletedWritesTest : public testing::Test {
       grpc::ClientContext context;
       const auto reader = stub->Generate(&context, v1::GenerateRequest());
       v1::GenerateResponse message;
+      has_written_.wait();
       while (reader->Read(&message)) ++read_;
       EXPECT_TRUE(reader->Finish().ok());
     });
     service_.WaitForCall();
   }
   ~CompletedWritesTest() override {
+    has_written_.count_down();
     writer_.Finish(grpc::Status::OK);
     client_.join();
     EXPECT_EQ(read_, writer_.ended());
@@ -143,6 +147,7 @@ class CompletedWritesTest : public testing::Test {
   Writer writer_;
   OneWriterService service_{writer_};
   std::unique_ptr<grpc::Server> server_;
+  std::latch has_written_{1};
   std::thread client_;
   int read_ = 0;  // the client's
 };
