@@ -112,9 +112,10 @@ class CudaDevice final : public Device {
   }
   void Product(const DeviceLinear& linear, const Operand& x, FloatMatrix y) override {
     const cuda::WeightsAhead ahead = Follow(linear, x.rows);
-    if (cuda::LaunchFewOutputs(linear, x, y, ahead, context_)) return;
+    if (cuda::LaunchHeldTokens(linear, x, y, ahead, context_)) return;
     if (cuda::LaunchFewTokens(linear, x, y, ahead, context_)) return;
     if (linear.float8 != nullptr) return ProductFloat8(linear, x, y);
+    if (cuda::LaunchFewOutputs(linear, x, y, ahead, context_)) return;
     if (cuda::LaunchTensOfTokens(linear, x, y, ahead, context_)) return;
     if (cuda::LaunchHundredTokens(linear, x, y, context_)) return;
     if (large_products_ != nullptr && large_products_->Run(linear, x, y, recording_, context_)) {
@@ -434,8 +435,8 @@ const DeviceLinear* CudaDevice::NextProduct() const {
   return found == followers_.end() ? nullptr : &found->second;
 }
 
-// Products of LaunchFewOutputs count as products of the kernels in whose place they run: their
-// rings hold about as much.
+// Products of LaunchFewOutputs count as products of LaunchTensOfTokens: their rings hold about as
+// much.
 cuda::WeightsAhead CudaDevice::Follow(const DeviceLinear& linear, uint32_t rows) {
   if (last_product_ != nullptr) followers_[last_product_] = linear;
   last_product_ = WeightsOf(linear);

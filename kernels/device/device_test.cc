@@ -130,8 +130,8 @@ TEST_P(ProductTest, HasTheSameBitsForEveryNumberOfRows) {
     const std::vector<float> row = Product(r, 1);
     single.insert(single.end(), row.begin(), row.end());
   }
-  for (const size_t rows : {2,  5,  7,  8,   9,   16,  17,  31,  32,  33,  48,  49,
-                            63, 64, 65, 100, 128, 129, 150, 192, 193, 256, 257, 300}) {
+  for (const size_t rows : {2,  3,  4,  5,  7,   8,   9,   16,  17,  31,  32,  33,  48,
+                            49, 63, 64, 65, 100, 128, 129, 150, 192, 193, 256, 257, 300}) {
     const std::vector<float> y = Product(0, rows);
     EXPECT_EQ(std::memcmp(y.data(), single.data(), y.size() * sizeof(float)), 0) << rows << " rows";
   }
@@ -212,10 +212,11 @@ TEST_P(ProductOrderTest, ReadsTheRowsOfTheKernelBefore) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, ProductOrderTest,
-                         testing::Values(OrderCase{2560, 5120, 2}, OrderCase{2560, 5120, 20},
-                                         OrderCase{2560, 5120, 50}, OrderCase{2560, 5120, 100},
-                                         OrderCase{10576, 640, 50}, OrderCase{10576, 640, 100},
-                                         OrderCase{10576, 640, 200}, OrderCase{320, 512, 50}),
+                         testing::Values(OrderCase{2560, 5120, 1}, OrderCase{2560, 5120, 4},
+                                         OrderCase{2560, 5120, 20}, OrderCase{2560, 5120, 50},
+                                         OrderCase{2560, 5120, 100}, OrderCase{10576, 640, 50},
+                                         OrderCase{10576, 640, 100}, OrderCase{10576, 640, 200},
+                                         OrderCase{320, 512, 50}),
                          [](const auto& info) {
                            return std::to_string(info.param.outputs) + "x" +
                                   std::to_string(info.param.inputs) + "_" +
@@ -241,7 +242,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{11530, 64, ProductPrecision::kBFloat16}, Case{12490, 192, ProductPrecision::kBFloat16},
         Case{14391, 128, ProductPrecision::kBFloat16, false, false},
         // And what it may have with long chains of few tokens.
-        Case{1500, 2048, ProductPrecision::kBFloat16},
+        Case{1500, 2048, ProductPrecision::kBFloat16}, Case{600, 2090, ProductPrecision::kBFloat16},
+        Case{40, 14336, ProductPrecision::kBFloat16}, Case{16, 24000, ProductPrecision::kBFloat16},
         Case{2800, 2112, ProductPrecision::kBFloat16, false, false},
         Case{256, 512, ProductPrecision::kFloat32}, Case{77, 100, ProductPrecision::kFloat32},
         Case{256, 512, ProductPrecision::kBFloat16, true},

@@ -337,11 +337,13 @@ struct FewTokensShape {
     return std::clamp(kOnTheWay / GroupBytes(linear) / (warps * resident), 1u, 4u);
   }
 
+  // Whether a ring has all weights of its outputs.
+  bool HoldsAll(const DeviceLinear& linear) const { return depth * kGroupInputs >= linear.stride; }
+
   // Whether too few weights are on their way: long rows of several tokens leave no room for rings.
   bool Starves(const DeviceLinear& linear) const {
     constexpr uint32_t kLeastRings = 24 << 10;  // of a processor
-    const bool holds_all = depth * kGroupInputs >= linear.stride;
-    return !holds_all && resident * warps * depth * GroupBytes(linear) < kLeastRings;
+    return !HoldsAll(linear) && resident * warps * depth * GroupBytes(linear) < kLeastRings;
   }
 };
 
@@ -421,19 +423,26 @@ void LaunchDepth(const FewTokensCall& call, const FewTokensShape& shape,
   }
 }
 
+// Inputs of each output that the ring of a product of so few tokens holds; 0: other kernels do it.
+uint32_t RingInputs(const DeviceLinear& linear, uint32_t rows, const LaunchContext& context) {
+  const uint32_t held = HeldInputs(linear, rows, context);
+  if (held != 0) return held;
+  const FewTokensShape shape = ShapeFor(linear, rows, context);
+  return shape.warps == 0 ? 0 : shape.depth * kGroupInputs;
+}
+
 }  // namespace
 
 // While a map whose weights are nearly all in rings is multiplied, memory has nothing to do.
 WeightsAhead AheadOf(const DeviceLinear& linear, const DeviceLinear& next, uint32_t rows,
                      const LaunchContext& context) {
   if (rows > MostFewTokens(linear) || next.low != nullptr) return {};
-  const FewTokensShape here = ShapeFor(linear, rows, context);
-  const FewTokensShape there = ShapeFor(next, rows, context);
-  const bool idle = here.depth * kGroupInputs * 2 > linear.stride;
-  if (!idle || there.warps == 0) return {};
+  const bool idle = RingInputs(linear, rows, context) * 2 > linear.stride;
+  const uint32_t there = RingInputs(next, rows, context);
+  if (!idle || there == 0) return {};
   const void* weights = next.float8 != nullptr ? Float8Weights::Of(next) : Bf16Weights::Of(next);
-  return RestOfRows(weights, next.outputs, next.stride * BytesOfNumber(next),
-                    there.depth * GroupBytes(next) / 8);
+  const uint32_t bytes = BytesOfNumber(next);
+  return RestOfRows(weights, next.outputs, next.stride * bytes, there * bytes);
 }
 
 bool LaunchFewTokens(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
@@ -441,7 +450,9 @@ bool LaunchFewTokens(const DeviceLinear& linear, const Operand& x, FloatMatrix y
   if (x.rows == 0 || x.rows > MostFewTokens(linear) || x.two_parts) return false;
   const FewTokensShape shape = ShapeFor(linear, x.rows, context);
   if (shape.warps == 0 || shape.Starves(linear)) return false;
-  const uint32_t rehearsed = context.RehearsedBlocks(1);
+  // A rehearsal begins when the rings are full. Where they hold a part of the weights, that is
+  // often after the row has come.
+  const uint32_t rehearsed = shape.HoldsAll(linear) ? context.RehearsedBlocks(1) : 0;
   const FewTokensCall call = {linear, x, y, shape.Pace(linear), rehearsed, ahead};
   if (linear.float8 != nullptr) {
     LaunchDepth<Float8Weights>(call, shape, context);

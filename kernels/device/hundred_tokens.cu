@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// y = x Wᵀ + b for up to 128 tokens and weights in bf16, by the warpgroup's matrix instruction: for
+// y = x Wᵀ + b for 17 to 128 tokens and weights in bf16, by the warpgroup's matrix instruction: for
 // maps with few outputs, where tens_of_tokens.cu leaves them or this is faster (IsFaster), and from
 // 65 tokens on for maps with many. A warpgroup has 64 tokens and up to 128 outputs and walks all of
 // K; nothing is split over K, so each output is one chain. A step of such a chain takes 22 cycles
@@ -84,7 +84,7 @@ class HundredTokens {
     } else if (warp_ == s_.warps()) {
       if (lane_ == 0) BringAllWeights();
       __syncwarp();
-      FetchByWarp(c_.ahead);  // behind all of this product's weights
+      FetchByWarp(c_.ahead, b_);  // behind all of this product's weights
     } else if (lane_ == 0) {
       BringTokens();
     }
@@ -150,6 +150,7 @@ class HundredTokens {
       }
       AwaitProducts<0>();
       Release(weight_barrier, token_barrier, left--);
+      if (left == 0) AnnounceEnd(b_);
       Write(FirstOutput(round), group * kTokensOfGroup, sum);
     }
   }
@@ -313,11 +314,8 @@ bool IsBf16(const DeviceLinear& linear, const Operand& x) {
   return linear.high != nullptr && linear.low == nullptr && !x.two_parts;
 }
 
-// Than the kernels for so few tokens. With up to four the chain has to be long, since this kernel
-// begins later: measured at 96, 256 and 320 steps (docs/performance.md#chains-of-few-outputs).
-bool IsFaster(const DeviceLinear& linear, uint32_t rows, const HundredShape& shape) {
-  constexpr uint32_t kLongChain = 2048;  // inputs
-  if (rows <= 4) return shape.tiles <= 3 && linear.stride >= kLongChain;
+// Than tens_of_tokens.cu.
+bool IsFaster(uint32_t rows, const HundredShape& shape) {
   return rows > 16 && rows <= kMostFew && shape.tiles <= 2;
 }
 
@@ -328,9 +326,8 @@ bool LaunchFewOutputs(const DeviceLinear& linear, const Operand& x, FloatMatrix 
   const uint32_t most_blocks = MostBlocks();
   if (x.rows == 0 || x.rows > kMostFew || !IsBf16(linear, x) || most_blocks == 0) return false;
   const HundredShape shape = ShapeFor(linear, x.rows, most_blocks);
-  return IsFaster(linear, x.rows, shape) &&
-         LaunchTiles<kFewBoxes>(std::integer_sequence<int, 1, 2, 3>(), linear, x, y, shape, ahead,
-                                context);
+  return IsFaster(x.rows, shape) && LaunchTiles<kFewBoxes>(std::integer_sequence<int, 1, 2>(),
+                                                           linear, x, y, shape, ahead, context);
 }
 
 bool LaunchHundredTokens(const DeviceLinear& linear, const Operand& x, FloatMatrix y,

@@ -148,9 +148,14 @@ WeightsAhead AheadOfTens(const DeviceLinear& linear, const DeviceLinear& next, u
 // decline.
 bool LaunchHundredTokens(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
                          const LaunchContext& context);
-// The same for up to 32 tokens and maps with few outputs, with the warpgroup's matrix instruction;
-// false: not of a shape for which it is faster than LaunchFewTokens and LaunchTensOfTokens, before
-// which it is to be asked.
+// The same for up to 4 tokens and maps with few outputs and many inputs; false: not of a shape for
+// which it is faster than LaunchFewTokens, before which it is to be asked.
+bool LaunchHeldTokens(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
+                      const WeightsAhead& ahead, const LaunchContext& context);
+// How many inputs of each output its ring holds; 0: it declines.
+uint32_t HeldInputs(const DeviceLinear& linear, uint32_t rows, const LaunchContext& context);
+// The same for 17 to 32 tokens and maps with few outputs; false: not of a shape for which it is
+// faster than LaunchTensOfTokens, before which it is to be asked.
 bool LaunchFewOutputs(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
                       const WeightsAhead& ahead, const LaunchContext& context);
 // A product by kernels of ours (products.cu), for any number of rows.

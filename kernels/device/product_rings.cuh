@@ -1,7 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The rings in shared memory through which products bring weights and tokens (tens_of_tokens.cu,
-// hundred_tokens.cu). A slot has a stage: some boxes (tensor_copy.cuh) of the same columns.
+// The rings in shared memory through which products bring weights and tokens (held_tokens.cu,
+// tens_of_tokens.cu, hundred_tokens.cu). A slot has a stage: some boxes (tensor_copy.cuh) of the
+// same columns.
 #ifndef RIVULET_KERNELS_DEVICE_PRODUCT_RINGS_CUH_
 #define RIVULET_KERNELS_DEVICE_PRODUCT_RINGS_CUH_
 
@@ -23,7 +24,12 @@ constexpr uint32_t kMostWeightSlots = 40, kMostTokenSlots = 8;
 struct ProductBarriers {
   uint64_t weights_full[kMostWeightSlots], weights_empty[kMostWeightSlots];
   uint64_t tokens_full[kMostTokenSlots], tokens_empty[kMostTokenSlots];
+  uint32_t ended;  // not 0: a warp has multiplied everything; only speed depends on it
 };
+
+// Of a block's shared memory, for its rings.
+constexpr auto kRingRoom =
+    static_cast<uint32_t>(kSharedOfProduct - kBoxAlignment - sizeof(ProductBarriers) - 1024);
 
 constexpr uint32_t Parts(uint32_t x, uint32_t of) { return (x + of - 1) / of; }
 
@@ -35,10 +41,8 @@ struct RingSlots {
 // for stages of so many bytes, of which a block has `stages` in all rounds.
 inline RingSlots SlotsFor(uint32_t stages, uint32_t weight_bytes, uint32_t token_bytes,
                           uint32_t of_tokens) {
-  constexpr auto kRoom =
-      static_cast<uint32_t>(kSharedOfProduct - kBoxAlignment - sizeof(ProductBarriers) - 1024);
   const uint32_t tokens = std::min({kMostTokenSlots, of_tokens / token_bytes, stages});
-  const uint32_t rest = kRoom - tokens * token_bytes;
+  const uint32_t rest = kRingRoom - tokens * token_bytes;
   return {std::min({kMostWeightSlots, rest / weight_bytes, stages}), tokens};
 }
 
@@ -49,6 +53,19 @@ inline uint32_t StagesOnTheWay(uint32_t weight_bytes, uint32_t weight_slots) {
   return std::min(std::max(kOnTheWay / weight_bytes, 2u), weight_slots);
 }
 
+// By one thread, before anything else of the ring of weights: so many slots, which so many warps
+// read. A FenceBarrierInit and a barrier of the block have to follow.
+__device__ inline void StartWeights(ProductBarriers& barriers, const CUtensorMap& weights,
+                                    uint32_t slots, uint32_t readers) {
+#pragma unroll 1
+  for (uint32_t i = 0; i < slots; ++i) {
+    InitBarrier(&barriers.weights_full[i], 1);
+    InitBarrier(&barriers.weights_empty[i], readers);
+  }
+  barriers.ended = 0;
+  FetchDescription(weights);
+}
+
 // By all threads of a block, before anything else of the rings: so many slots, which so many warps
 // of each block of the cluster read. Waits for the cluster, since one block copies into another.
 __device__ inline void StartRings(ProductBarriers& barriers, const CUtensorMap& weights,
@@ -56,18 +73,13 @@ __device__ inline void StartRings(ProductBarriers& barriers, const CUtensorMap& 
                                   uint32_t token_slots, uint32_t readers,
                                   uint32_t blocks_of_cluster) {
   if (threadIdx.x == 0) {
-#pragma unroll 1
-    for (uint32_t i = 0; i < weight_slots; ++i) {
-      InitBarrier(&barriers.weights_full[i], 1);
-      InitBarrier(&barriers.weights_empty[i], readers);
-    }
+    StartWeights(barriers, weights, weight_slots, readers);
 #pragma unroll 1
     for (uint32_t i = 0; i < token_slots; ++i) {
       InitBarrier(&barriers.tokens_full[i], 1);
       InitBarrier(&barriers.tokens_empty[i], blocks_of_cluster * readers);
     }
     FenceBarrierInit();
-    FetchDescription(weights);
     FetchDescription(tokens);
   }
   __syncwarp();
@@ -136,11 +148,43 @@ __device__ inline void BringWeights(const CUtensorMap& weights, const WeightStag
   }
 }
 
-// By one warp of each block: asks for weights of the next product.
-__device__ inline void FetchByWarp(const WeightsAhead& ahead) {
-  for (uint32_t n = blockIdx.x * 32 + threadIdx.x % 32; n < ahead.outputs; n += gridDim.x * 32) {
-    FetchToL2(ahead.weights + size_t{n} * ahead.stride + ahead.first, ahead.count);
+// By a warp that has multiplied everything of its block.
+__device__ inline void AnnounceEnd(ProductBarriers& barriers) {
+  asm volatile("st.relaxed.cta.shared::cta.u32 [%0], 1;\n" ::"r"(SharedAddress(&barriers.ended))
+               : "memory");
+}
+__device__ inline bool HasEnded(const ProductBarriers& barriers) {
+  uint32_t ended;
+  asm volatile("ld.relaxed.cta.shared::cta.u32 %0, [%1];\n"
+               : "=r"(ended)
+               : "r"(SharedAddress(&barriers.ended))
+               : "memory");
+  return ended != 0;
+}
+
+// By one warp of each block: asks for weights of the next product until this one has ended. The
+// copy engine of a processor takes a microsecond for 20 KB of them, the warp waits for it, and the
+// next product cannot begin before the block ends. So they are asked for in small pieces, the
+// beginnings of all rows first.
+__device__ inline void FetchByWarp(const WeightsAhead& ahead, const ProductBarriers& barriers) {
+  constexpr uint32_t kPiece = 1024;
+  const uint32_t step = gridDim.x * 32;
+#pragma unroll 1
+  for (uint32_t at = 0; at < ahead.count; at += kPiece) {
+    const std::byte* const pieces = ahead.weights + ahead.first + at;
+    const uint32_t bytes = min(kPiece, ahead.count - at);
+#pragma unroll 1
+    for (uint32_t n = blockIdx.x * 32 + threadIdx.x % 32; n < ahead.outputs; n += step) {
+      if (HasEnded(barriers)) return;
+      FetchToL2(pieces + size_t{n} * ahead.stride, bytes);
+    }
   }
+}
+
+// By a warp that has read a stage of weights, whose barrier that is.
+__device__ inline void ReleaseWeights(uint32_t barrier) {
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) Arrive(barrier + kMostWeightSlots * uint32_t{sizeof(uint64_t)});
 }
 
 // By a warp that has read a stage, whose barriers those are. All blocks of the cluster have to
@@ -148,12 +192,10 @@ __device__ inline void FetchByWarp(const WeightsAhead& ahead) {
 // other blocks may have ended when that would reach them.
 __device__ inline void ReleaseStage(uint32_t weight_barrier, uint32_t token_barrier,
                                     uint32_t blocks_of_cluster, bool tokens_are_filled_again) {
-  constexpr uint32_t kToEmpty = sizeof(uint64_t);
   const uint32_t lane = threadIdx.x % 32;
-  __syncwarp();
-  if (lane == 0) Arrive(weight_barrier + kMostWeightSlots * kToEmpty);
+  ReleaseWeights(weight_barrier);
   if (lane < blocks_of_cluster && tokens_are_filled_again) {
-    ArriveAt(token_barrier + kMostTokenSlots * kToEmpty, lane);
+    ArriveAt(token_barrier + kMostTokenSlots * uint32_t{sizeof(uint64_t)}, lane);
   }
 }
 

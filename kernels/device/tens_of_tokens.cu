@@ -118,7 +118,7 @@ class TensOfTokens {
     } else if (warp_ == s_.multipliers()) {
       if (lane_ == 0) BringWeights();
       __syncwarp();
-      FetchByWarp(c_.ahead);  // behind all of this product's weights
+      FetchByWarp(c_.ahead, b_);  // behind all of this product's weights
     } else if (lane_ == 0) {
       BringTokens();
     }
@@ -196,6 +196,7 @@ class TensOfTokens {
       const uint32_t last = left - c_.stages;
 #pragma unroll 1
       while (left > last) MultiplyStage(--left, operands, sum);
+      if (last == 0) AnnounceEnd(b_);
       Write(FirstOutput(round) + group_ * kOutputs, part_ * kTokens, sum);
     }
   }

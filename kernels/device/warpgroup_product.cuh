@@ -22,6 +22,14 @@ __device__ inline uint64_t BoxOperand(uint32_t shared) {
   return kExchangedBy128 | kGroupDistance | kUnused | (shared & 0x3ffff) >> 4;
 }
 
+// The same for an operand of a few rows whose chunks are not exchanged: the 16 bytes of
+// neighbouring rows lie side by side, and chunks of one row are `chunk_distance` bytes apart, a
+// multiple of 16. All groups of 8 rows lie at the same place. Adding n · chunk_distance / 16 moves
+// by n chunks. Behind the last chunk the instruction reads 112 bytes more.
+__device__ inline uint64_t NarrowOperand(uint32_t shared, uint32_t chunk_distance) {
+  return uint64_t{chunk_distance} / 16 << 16 | (shared & 0x3ffff) >> 4;
+}
+
 // What this warp has written to registers and shared memory comes before the instructions that
 // follow. Needed before the first one, and after other writes to the sums.
 __device__ inline void BeginProducts() { asm volatile("wgmma.fence.sync.aligned;\n" ::: "memory"); }
