@@ -51,6 +51,9 @@ ABSL_FLAG(double, temperature, 0, "of the draws");
 ABSL_FLAG(int, threads, 1, "of the host");
 ABSL_FLAG(bool, json_schema, false, "also time rows that a JSON schema confines");
 ABSL_FLAG(bool, profile, false, "let a profiler that waits for it begin at the first timed step");
+ABSL_FLAG(
+    std::string, sampler, "",
+    "library with StartSampling and StopSampling, called around the timed steps (memory_rate.cc)");
 ABSL_FLAG(std::string, out, "", "file for the results as JSON");
 
 namespace rivulet {
@@ -63,6 +66,19 @@ void BeginProfile() {
   if (driver == nullptr) return;
   using Start = int (*)();
   if (const auto start = reinterpret_cast<Start>(dlsym(driver, "cuProfilerStart"))) start();
+}
+
+// Calls a function of the library that --sampler names, if there is one.
+void CallSampler(const char* function) {
+  static void* const library = [] {
+    const std::string name = absl::GetFlag(FLAGS_sampler);
+    void* const opened = name.empty() ? nullptr : dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!name.empty() && opened == nullptr) std::fprintf(stderr, "%s\n", dlerror());
+    return opened;
+  }();
+  if (library == nullptr) return;
+  using Function = void (*)();
+  if (const auto call = reinterpret_cast<Function>(dlsym(library, function))) call();
 }
 
 struct Stream {
@@ -279,6 +295,7 @@ absl::Status Bench::Decode(size_t rows, bool confined, size_t beside) {
     RIVULET_ASSIGN_OR_RETURN(StepPlan plan, PlanFor(streams));
     if (beside != 0) RIVULET_RETURN_IF_ERROR(AddPiece(prompt, beside, plan));
     if (step == 16 && absl::GetFlag(FLAGS_profile)) BeginProfile();
+    if (step == 16) CallSampler("StartSampling");
     const auto start = std::chrono::steady_clock::now();
     const StepResult result = engine_->Step(plan);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
@@ -290,6 +307,7 @@ absl::Status Bench::Decode(size_t rows, bool confined, size_t beside) {
     seconds.push_back(result.device_seconds);
     wall += took.count();
   }
+  CallSampler("StopSampling");
   streams.push_back(std::move(prompt));
   for (const Stream& stream : streams) {
     engine_->states().bases().Release(stream.base);
