@@ -33,6 +33,9 @@ constexpr uint32_t kStageBoxes = 4;
 constexpr uint32_t kStageInputs = kStageBoxes * kBoxColumns;
 constexpr uint32_t kChunkNumbers = 8;  // of 16 bytes
 constexpr uint32_t kRowsOfGroup = 8;   // of the instruction's tokens
+// Of an operand of tokens, if its groups did not lie at the same place: so compute-sanitizer takes
+// it, and so much is there behind the last chunk.
+constexpr uint32_t kOperandBytes = 64 * 32;
 // Of a token's chunks, in chunks. At a distance of one, a step would take longer.
 constexpr uint32_t DistanceOf(uint32_t tokens) { return tokens < 2 ? 2 : tokens; }
 
@@ -260,10 +263,12 @@ bool Launch(const DeviceLinear& linear, const Operand& x, FloatMatrix y, const H
                            call.weights)) {
     return false;
   }
-  static const cudaError_t prepared = cudaFuncSetAttribute(
-      HeldKernel<kTiles, kTokens>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedOfProduct);
+  static const cudaError_t prepared =
+      cudaFuncSetAttribute(HeldKernel<kTiles, kTokens>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                           kSharedOfProduct + kOperandBytes);
   context.Check(prepared);
-  const size_t shared = kBoxAlignment + size_t{shape.slots} * Work::kStageBytes + shape.token_bytes;
+  const size_t shared =
+      kBoxAlignment + size_t{shape.slots} * Work::kStageBytes + shape.token_bytes + kOperandBytes;
   context.Run(HeldKernel<kTiles, kTokens>, dim3(shape.blocks), kHeldThreads, shared, call);
   return true;
 }
