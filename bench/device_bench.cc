@@ -59,13 +59,18 @@ ABSL_FLAG(std::string, out, "", "file for the results as JSON");
 namespace rivulet {
 namespace {
 
+// Calls a function of a library, if both are there; an error that it returns changes nothing.
+void CallIn(void* library, const char* function) {
+  if (library == nullptr) return;
+  using Function = int (*)();
+  if (const auto call = reinterpret_cast<Function>(dlsym(library, function))) call();
+}
+
 // What `ncu --profile-from-start off` waits for; a symbol of the driver, which a build does not
 // link.
 void BeginProfile() {
   void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (driver == nullptr) return;
-  using Start = int (*)();
-  if (const auto start = reinterpret_cast<Start>(dlsym(driver, "cuProfilerStart"))) start();
+  CallIn(driver, "cuProfilerStart");
 }
 
 // Calls a function of the library that --sampler names, if there is one.
@@ -76,9 +81,7 @@ void CallSampler(const char* function) {
     if (!name.empty() && opened == nullptr) std::fprintf(stderr, "%s\n", dlerror());
     return opened;
   }();
-  if (library == nullptr) return;
-  using Function = void (*)();
-  if (const auto call = reinterpret_cast<Function>(dlsym(library, function))) call();
+  CallIn(library, function);
 }
 
 struct Stream {

@@ -203,5 +203,11 @@ Sampler sampler;
 
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) void StartSampling() { sampler.Start(); }
-extern "C" __attribute__((visibility("default"))) void StopSampling() { sampler.Stop(); }
+extern "C" __attribute__((visibility("default"))) int StartSampling() {
+  sampler.Start();
+  return 0;
+}
+extern "C" __attribute__((visibility("default"))) int StopSampling() {
+  sampler.Stop();
+  return 0;
+}
