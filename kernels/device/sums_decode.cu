@@ -9,11 +9,16 @@
 //
 // A block may also have two units that share their keys (DecodePair).
 //
+// Rows of blocks in front of those of the segments rehearse (rehearsal.cuh): the instructions
+// between the wait and the outputs are 10 KB, and without that the first blocks wait for each line.
+//
 // This is for many blocks. sums_decode_unit.cuh does it with few, where latency counts;
 // sums_decode_channel.cuh does it where decays are by channel.
 //
 // Bytes expected: the state once, the tail's rows, and, for a row that ends a chunk, the state once
 // more.
+#include <algorithm>
+
 #include "kernels/device/rehearsal.cuh"
 #include "kernels/device/shared_work.cuh"
 #include "kernels/device/sums.cuh"
@@ -24,8 +29,10 @@
 namespace rivulet::cuda {
 namespace {
 
-// Keys, queries and values are copied in fours and eights; what the blocks of a launch divide by.
-struct DecodeDivisors {
+// Which blocks a launch has, and what they divide by. Keys, queries and values are copied in fours
+// and eights.
+struct DecodeGrid {
+  uint32_t rehearsing;         // rows of blocks, in front of those of the segments
   Divisor of_unit;             // blocks
   Divisor of_key, of_value;    // units
   Divisor of_query;            // fours
@@ -40,14 +47,14 @@ struct Four {
   bool scaled = false;  // by the step Δ
 };
 
-template <bool kBf16State, bool kNormaliser>
+template <bool kBf16State, bool kNormaliser, bool kDelta>
 class DecodeUnit : public DecodeBlock {
  public:
   // Unit `unit` of the `units` that a block has. They share keys and queries.
-  __device__ DecodeUnit(const RecurCall& call, const DecodeDivisors& by, bf16* memory,
+  __device__ DecodeUnit(const RecurCall& call, const DecodeGrid& grid, bf16* memory,
                         uint32_t units = 1, uint32_t unit = 0)
-      : DecodeBlock(call, blockDim.x / 2, PlaceOf(by, units, unit)),
-        by_(by),
+      : DecodeBlock(call, blockDim.x / 2, PlaceOf(grid, units, unit)),
+        grid_(grid),
         dk_(call.padded_key + kPad),
         dv_(values_ + kPad),
         k_(memory),
@@ -66,19 +73,23 @@ class DecodeUnit : public DecodeBlock {
     if (segment_.tokens == 0) return AwaitLastKernel();
     Begin();
     Hold();
-    CopyKeys();
-    CopyValues();
-    CopyNormaliser();
-    CommitCopies();
-    if (threadIdx.x == 0) FetchForLater(ahead, kNumber);
+    if (Real()) {
+      CopyKeys();
+      CopyValues();
+      CopyNormaliser();
+      CommitCopies();
+      if (threadIdx.x == 0) FetchForLater(blockIdx.y - grid_.rehearsing, ahead, kNumber);
+    }
     const bool decays = TakesDecay();
     FindDecays(decays);
-    AwaitLastKernel();
+    FindSkip();
+    FindItem();
+    if (Real()) AwaitLastKernel();
     TakeToken(decays);
     WaitForCopies<0>();
     __syncthreads();
     if (active_) Read();
-    if (place_ + 1 == kChunk) Fold();
+    if (place_ + 1 == kChunk || !Real()) Fold();
   }
 
  private:
@@ -87,29 +98,42 @@ class DecodeUnit : public DecodeBlock {
   static constexpr int kTiles = kHeldTiles;  // of 16 keys that a warp holds in registers
   static constexpr uint32_t kNumber = kBf16State ? 2 : 4;
 
-  __device__ static DecodePlace PlaceOf(const DecodeDivisors& by, uint32_t units, uint32_t unit) {
-    const uint32_t block = Over(blockIdx.x, by.of_unit), splits = by.of_unit.divisor;
+  __device__ static DecodePlace PlaceOf(const DecodeGrid& grid, uint32_t units, uint32_t unit) {
+    const uint32_t block = Over(blockIdx.x, grid.of_unit), splits = grid.of_unit.divisor;
     const uint32_t own = block * units + unit;
-    return {splits, own, blockIdx.x - block * splits, Over(own, by.of_key), Over(own, by.of_value)};
+    return {max(blockIdx.y, grid.rehearsing) - grid.rehearsing,
+            splits,
+            own,
+            blockIdx.x - block * splits,
+            Over(own, grid.of_key),
+            Over(own, grid.of_value)};
   }
 
   __device__ float* DecayRow() const {
     return reinterpret_cast<float*>(Tail(c_.decay_offset)) + size_t{unit_} * kChunk;
   }
 
+  // Whether the block does not rehearse. Found out anew each time, since it has no register left.
+  __device__ bool Real() const {
+    uint32_t row;
+    asm volatile("mov.u32 %0, %ctaid.y;" : "=r"(row));
+    return row >= grid_.rehearsing;
+  }
+
   // --- before the kernel before has ended --------------------------------------------------------
 
   __device__ void Begin() {
     place_ = static_cast<uint32_t>(segment_.position % kChunk);
-    fresh_ = segment_.position < kChunk;
+    fresh_ = Real() && segment_.position < kChunk;
     active_ = Column() < c_.padded_value;
   }
 
-  // Each load has its own condition. Behind a branch around all of them the compiler would wait for
-  // the segment once more, and with that for the state, whose loads share a counter with it.
+  // A rehearsal loads nothing: it multiplies what the registers happen to hold. Each load has its
+  // own condition. Behind a branch around all of them the compiler would wait for the segment once
+  // more, and with that for the state, whose loads share a counter with it.
   __device__ void Hold() {
     const std::byte* matrix = Matrix(segment_.base_in, kNumber);
-    const uint32_t tiles = fresh_ || !active_ ? 0 : key_tiles_;
+    const uint32_t tiles = fresh_ || !active_ || !Real() ? 0 : key_tiles_;
 #pragma unroll
     for (uint32_t kt = 0; kt < kTiles; ++kt) {
       if (kt < tiles) held_[kt].Load(matrix, Tile(kt));
@@ -118,11 +142,12 @@ class DecodeUnit : public DecodeBlock {
 
   // Rows before the token's, and zeros after it: their scores are masked, but zero times anything
   // is not zero.
-  __device__ void CopyKeys() const { CopyRows(k_, dk_, by_.of_keys, KeyRow(0), c_.padded_key); }
+  __device__ void CopyKeys() const { CopyRows(k_, dk_, grid_.of_keys, KeyRow(0), c_.padded_key); }
   // Of the last block of a unit some may not be there.
   __device__ void CopyValues() const {
     const uint32_t first = split_ * values_;
-    CopyRows(v_, dv_, by_.of_values, ValueRow(0) + first, c_.padded_value, c_.padded_value - first);
+    CopyRows(v_, dv_, grid_.of_values, ValueRow(0) + first, c_.padded_value,
+             c_.padded_value - first);
   }
   __device__ void CopyNormaliser() const {
     if (!kNormaliser || fresh_) return;
@@ -151,6 +176,20 @@ class DecodeUnit : public DecodeBlock {
     }
   }
 
+  // D, which no kernel writes.
+  __device__ void FindSkip() {
+    if (c_.skip == nullptr || 2 * t_ >= columns_) return;
+#pragma unroll
+    for (uint32_t half = 0; half < 2; ++half) {
+      const uint32_t e = Column() + g_ + half * 8;
+      if (e < c_.value_dim) skip_[half] = c_.skip[unit_ * c_.value_dim + e];
+    }
+  }
+  // What the thread takes of the token's row, as far as a block has a thread for each four.
+  __device__ void FindItem() {
+    if (threadIdx.x < Items()) item_ = ItemAt(threadIdx.x);
+  }
+
   // --- the token's row ---------------------------------------------------------------------------
 
   // Item i of the token's row: fours of the key, then of the queries, then of this block's values.
@@ -163,11 +202,11 @@ class DecodeUnit : public DecodeBlock {
     }
     i -= fours;
     if (i < columns_ * fours) {
-      const uint32_t column = Over(i, by_.of_query), d = (i - column * fours) * 4;
-      const float* from = c_.delta ? (column == 0 ? Key() : Query(0)) : Query(column);
+      const uint32_t column = Over(i, grid_.of_query), d = (i - column * fours) * 4;
+      const float* from = kDelta ? (column == 0 ? Key() : Query(0)) : Query(column);
       return {from + d, q_ + column * dk_ + d, nullptr, false};
     }
-    return c_.delta ? Four() : ValuesAt(i - columns_ * fours);
+    return kDelta ? Four() : ValuesAt(i - columns_ * fours);
   }
   // Item i of this block's values.
   __device__ Four ValuesAt(uint32_t i) const {
@@ -184,17 +223,19 @@ class DecodeUnit : public DecodeBlock {
   __device__ void StoreItem(const Four& item, float4 x, float step) const {
     if (item.scaled) x.x *= step, x.y *= step, x.z *= step, x.w *= step;
     StoreFour(item.to, x);
-    if (item.row != nullptr) StoreFour(item.row, x);
+    if (item.row != nullptr && Real()) StoreFour(item.row, x);
   }
 
   __device__ uint32_t Items() const { return c_.padded_key / 4 * (1 + columns_) + values_ / 4; }
 
   __device__ void TakeToken(bool decays) {
     const float step = TakeStep(decays);
-    if (c_.delta) beta_ = ReadLate(c_.beta + size_t{Token()} * c_.beta_stride + unit_);
+    if (kDelta) beta_ = ReadLate(c_.beta + size_t{Token()} * c_.beta_stride + unit_);
     TakeSkip();
     TakeValues();
-    for (uint32_t i = threadIdx.x; i < Items(); i += blockDim.x) {
+    if (item_.from != nullptr) StoreItem(item_, ReadItem(item_), step);
+#pragma unroll 1  // most tokens have no more
+    for (uint32_t i = threadIdx.x + blockDim.x; i < Items(); i += blockDim.x) {
       const Four item = ItemAt(i);
       if (item.from != nullptr) StoreItem(item, ReadItem(item), step);
     }
@@ -210,27 +251,27 @@ class DecodeUnit : public DecodeBlock {
     sum += rate_ * step;
     if (lane_ == place_) {
       decay_ = sum;
-      if (split_ == 0 && warp_ == 0) DecayRow()[place_] = sum;
+      if (split_ == 0 && warp_ == 0 && Real()) DecayRow()[place_] = sum;
     }
   }
 
-  // D ∘ v of the two value columns that the lane writes.
+  // What D is multiplied with in the two value columns that the lane writes.
   __device__ void TakeSkip() {
     if (c_.skip == nullptr || 2 * t_ >= columns_) return;
+#pragma unroll
     for (uint32_t half = 0; half < 2; ++half) {
       const uint32_t e = Column() + g_ + half * 8;
-      if (e >= c_.value_dim) continue;
-      skip_[half] = c_.skip[unit_ * c_.value_dim + e];
-      skipped_[half] = ReadLate(Value() + e);
+      if (e < c_.value_dim) skipped_[half] = ReadLate(Value() + e);
     }
   }
 
   // What a delta rule starts from, of the two value columns that the lane solves for.
   __device__ void TakeValues() {
-    if (!c_.delta) return;
-    for (uint32_t half = 0; half < 2; ++half) {
-      const uint32_t e = Column() + g_ + half * 8;
-      if (e < c_.value_dim) values_now_[half] = ReadLate(Value() + e);
+    if constexpr (kDelta) {
+      for (uint32_t half = 0; half < 2; ++half) {
+        const uint32_t e = Column() + g_ + half * 8;
+        if (e < c_.value_dim) values_now_[half] = ReadLate(Value() + e);
+      }
     }
   }
 
@@ -275,7 +316,7 @@ class DecodeUnit : public DecodeBlock {
       score[i] = near_seen ? score[i] * near : 0.0f;
       score[i + 2] = far_seen ? score[i + 2] * far : 0.0f;
     }
-    if (c_.delta) {
+    if constexpr (kDelta) {
       Solve(sum, [&](uint32_t s) {
         const float near = __shfl_sync(0xffffffffu, score[0], s % 8 * 4);
         const float far = __shfl_sync(0xffffffffu, score[2], s % 8 * 4);
@@ -285,7 +326,7 @@ class DecodeUnit : public DecodeBlock {
     uint32_t v[4];
     LoadTransposed(v,
                    v_ + (lane_ % 8 + (lane_ >= 16 ? 8 : 0)) * dv_ + warp_ * 16 + lane_ / 8 % 2 * 8);
-    const uint2 p = TransposedScores(score, g_ < columns_ && !(c_.delta && g_ == 0));
+    const uint2 p = TransposedScores(score, g_ < columns_ && !(kDelta && g_ == 0));
     MultiplyAdd(sum, v, p.x, p.y);
     if constexpr (kNormaliser) Divide(weight, p, sum);
 #pragma unroll
@@ -339,19 +380,20 @@ class DecodeUnit : public DecodeBlock {
       for (uint32_t half = 0; half < 2; ++half) {
         const bf16 stored = __float2bfloat16_rn(beta_ * u[half]);
         column[place_ * dv_ + half * 8] = stored;
-        ValueRow(place_)[Column() + g_ + half * 8] = stored;
+        if (Real()) ValueRow(place_)[Column() + g_ + half * 8] = stored;
       }
     }
     __syncwarp();
   }
 
   __device__ void Write(uint32_t column, uint32_t half, float x) {
-    if (column >= columns_ || (c_.delta && column == 0)) return;
-    const uint32_t head = c_.delta ? unit_ : unit_ * c_.unit_heads + column;
+    if (column >= columns_ || (kDelta && column == 0)) return;
+    const uint32_t head = kDelta ? unit_ : unit_ * c_.unit_heads + column;
     const uint32_t e = Column() + g_ + half * 8;
     if (c_.skip != nullptr && e < c_.value_dim) x = fmaf(skip_[half], skipped_[half], x);
     float* to = c_.out.data + size_t{Token()} * c_.out.stride + size_t{head} * c_.padded_value + e;
-    *to = x;
+    asm volatile("" ::"f"(x));  // computed in a rehearsal, too
+    if (Real()) *to = x;
   }
 
   // --- fold --------------------------------------------------------------------------------------
@@ -361,7 +403,7 @@ class DecodeUnit : public DecodeBlock {
     WeightKeys(k_);
     const float weight = expf(DecayAt(kChunk - 1));
     __syncthreads();
-    if constexpr (kNormaliser) {
+    if (kNormaliser && Real()) {
       FoldNormaliser<1>(c_, k_, dk_, weight, fresh_, z_, NormaliserAt(c_, segment_.base_out));
     }
     FoldState(k_, weight);
@@ -396,11 +438,11 @@ class DecodeUnit : public DecodeBlock {
       uint32_t k[4];
       LoadTransposed(k, keys + (lane_ % 8 + lane_ / 8 % 2 * 8) * dk_ + kt * 16 + lane_ / 16 * 8);
       folded.Add(v, k);
-      StoreTile<kBf16State>(to, Tile(kt), folded.Tile());
+      if (Real()) StoreTile<kBf16State>(to, Tile(kt), folded.Tile());
     }
   }
 
-  const DecodeDivisors& by_;
+  const DecodeGrid& grid_;
   const uint32_t dk_, dv_;
   bf16 *const k_, *const q_, *const v_;  // [C, dk], [columns, dk], [C, dv]
   float* const z_;                       // [Dp] of a normaliser
@@ -408,6 +450,7 @@ class DecodeUnit : public DecodeBlock {
   bool fresh_ = false, active_ = false;
   float decay_ = 0.0f;  // cumulative, of row `lane`
   float rate_ = 1.0f, beta_ = 0.0f;
+  Four item_;
   float skip_[2] = {}, skipped_[2] = {}, values_now_[2] = {};
   HeldTile<kBf16State> held_[kTiles];
 };
@@ -415,11 +458,11 @@ class DecodeUnit : public DecodeBlock {
 // Two units of one segment that share their key and query: the tail's keys and the scores are
 // there once. Not for states in fp32, delta rules, normalisers and queries of each head.
 class DecodePair {
-  using Unit = DecodeUnit</*kBf16State=*/true, /*kNormaliser=*/false>;
+  using Unit = DecodeUnit</*kBf16State=*/true, /*kNormaliser=*/false, /*kDelta=*/false>;
 
  public:
-  __device__ DecodePair(const RecurCall& call, const DecodeDivisors& by, bf16* memory)
-      : first_(call, by, memory, 2, 0), second_(call, by, memory, 2, 1) {}
+  __device__ DecodePair(const RecurCall& call, const DecodeGrid& grid, bf16* memory)
+      : first_(call, grid, memory, 2, 0), second_(call, grid, memory, 2, 1) {}
 
   __host__ __device__ static size_t SharedBytes(uint32_t padded_key, uint32_t columns,
                                                 uint32_t values) {
@@ -431,17 +474,20 @@ class DecodePair {
     if (first_.segment_.tokens == 0) return AwaitLastKernel();
     first_.Begin(), second_.Begin();
     first_.Hold(), second_.Hold();
-    first_.CopyKeys();
-    first_.CopyValues(), second_.CopyValues();
-    CommitCopies();
+    if (first_.Real()) {
+      first_.CopyKeys();
+      first_.CopyValues(), second_.CopyValues();
+      CommitCopies();
+    }
     const bool decays = first_.TakesDecay();
     first_.FindDecays(decays), second_.FindDecays(decays);
-    AwaitLastKernel();
+    first_.FindSkip(), second_.FindSkip();
+    if (first_.Real()) AwaitLastKernel();
     TakeToken(decays);
     WaitForCopies<0>();
     __syncthreads();
     if (first_.active_) Read();
-    if (first_.place_ + 1 == kChunk) Fold();
+    if (first_.place_ + 1 == kChunk || !first_.Real()) Fold();
   }
 
  private:
@@ -490,59 +536,65 @@ constexpr int kResidentPairs = 4;
 // blocks of a product fill its shared memory.
 constexpr int kBlocksBesideProduct = 3;
 
-template <bool kBf16State, bool kNormaliser>
+template <bool kBf16State, bool kNormaliser, bool kDelta>
 __global__ void __launch_bounds__(kMostWarps * 32, ResidentBlocks(kBf16State))
-    DecodeKernel(const __grid_constant__ RecurCall call, const __grid_constant__ DecodeDivisors by,
+    DecodeKernel(const __grid_constant__ RecurCall call, const __grid_constant__ DecodeGrid grid,
                  uint32_t ahead) {
   extern __shared__ __align__(16) bf16 memory[];
+  __builtin_assume(call.delta == kDelta);  // the compiler then leaves out the other's code
   AllowNextKernel();
-  DecodeUnit<kBf16State, kNormaliser>(call, by, memory).Run(ahead);
+  DecodeUnit<kBf16State, kNormaliser, kDelta>(call, grid, memory).Run(ahead);
 }
 
 __global__ void __launch_bounds__(kMostWarps * 32, kResidentPairs)
     DecodePairKernel(const __grid_constant__ RecurCall call,
-                     const __grid_constant__ DecodeDivisors by) {
+                     const __grid_constant__ DecodeGrid grid) {
   extern __shared__ __align__(16) bf16 memory[];
   // The compiler then leaves out their code.
   __builtin_assume(!call.delta);
   __builtin_assume(!call.query_per_head);
   AllowNextKernel();
-  DecodePair(call, by, memory).Run();
+  DecodePair(call, grid, memory).Run();
+}
+
+// About one block a processor rehearses, if there is time for it. These are blocks of their own:
+// one that has a segment waits with its state on the way to registers, which cannot be used before.
+uint32_t RehearsingRows(uint32_t blocks_of_row, const LaunchContext& context) {
+  if (!*context.overlaps) return 0;
+  return std::max(static_cast<uint32_t>(context.processors) / blocks_of_row, 1u);
 }
 
 // Where all pairs have room at once: with more of them, single units are faster. False: not so, or
 // not of this kind.
-bool LaunchPairs(const RecurCall& call, const DecodeDivisors& by, uint32_t values,
+bool LaunchPairs(const RecurCall& call, DecodeGrid grid, uint32_t values,
                  const LaunchContext& context) {
   if (call.delta || call.query_per_head || call.units_per_key % 2 != 0) return false;
-  const auto processors = static_cast<uint32_t>(context.processors);
-  const dim3 grid(call.units / 2 * by.of_unit.divisor, call.rows.segment_count);
-  const uint32_t blocks = grid.x * grid.y;
-  if (blocks > processors * kResidentPairs) return false;
+  const uint32_t blocks = call.units / 2 * grid.of_unit.divisor, rows = call.rows.segment_count;
+  if (blocks * rows > static_cast<uint32_t>(context.processors) * kResidentPairs) return false;
+  grid.rehearsing = RehearsingRows(blocks, context);
   const size_t shared = DecodePair::SharedBytes(call.padded_key, call.unit_heads, values);
-  context.Run(DecodePairKernel, grid, values * 2, shared, call, by);
+  context.Run(DecodePairKernel, dim3(blocks, rows + grid.rehearsing), values * 2, shared, call,
+              grid);
   return true;
 }
 
-template <bool kBf16State, bool kNormaliser>
+template <bool kBf16State, bool kNormaliser, bool kDelta>
 void Launch(const RecurCall& call, const LaunchContext& context) {
-  using Unit = DecodeUnit<kBf16State, kNormaliser>;
+  using Unit = DecodeUnit<kBf16State, kNormaliser, kDelta>;
   const uint32_t warps = WarpsOf(call, context.processors), values = warps * 16;
-  const uint32_t splits = (call.padded_value + values - 1) / values;
-  const DecodeDivisors by = {Divisor::Of(splits),
-                             Divisor::Of(call.units_per_key),
-                             Divisor::Of(call.units_per_value),
-                             Divisor::Of(call.padded_key / 4),
-                             Divisor::Of(call.padded_key / 8),
-                             Divisor::Of(values / 8)};
+  const uint32_t splits = (call.padded_value + values - 1) / values, blocks = call.units * splits;
+  const DecodeGrid grid = {RehearsingRows(blocks, context),  Divisor::Of(splits),
+                           Divisor::Of(call.units_per_key),  Divisor::Of(call.units_per_value),
+                           Divisor::Of(call.padded_key / 4), Divisor::Of(call.padded_key / 8),
+                           Divisor::Of(values / 8)};
   if constexpr (kBf16State && !kNormaliser) {
-    if (LaunchPairs(call, by, values, context)) return;
+    if (LaunchPairs(call, grid, values, context)) return;
   }
   const size_t shared =
       Unit::SharedBytes(call.padded_key, call.delta ? 2 : call.unit_heads, values);
-  context.Run(DecodeKernel<kBf16State, kNormaliser>,
-              dim3(call.units * splits, call.rows.segment_count), warps * 32, shared, call, by,
-              static_cast<uint32_t>(context.processors * kBlocksBesideProduct));
+  context.Run(DecodeKernel<kBf16State, kNormaliser, kDelta>,
+              dim3(blocks, call.rows.segment_count + grid.rehearsing), warps * 32, shared, call,
+              grid, static_cast<uint32_t>(context.processors * kBlocksBesideProduct));
 }
 
 // False: keys have too many numbers.
@@ -554,11 +606,10 @@ bool LaunchForState(const RecurCall& call, const LaunchContext& context) {
   }
   if (LaunchDecodeByUnit<kBf16State>(call, context)) return true;
   if (call.padded_key > kHeldTiles * 16) return false;
-  if (call.normaliser) {
-    Launch<kBf16State, true>(call, context);
-  } else {
-    Launch<kBf16State, false>(call, context);
-  }
+  const auto launch = call.normaliser ? Launch<kBf16State, true, false>
+                      : call.delta    ? Launch<kBf16State, false, true>
+                                      : Launch<kBf16State, false, false>;
+  launch(call, context);
   return true;
 }
 

@@ -31,9 +31,10 @@ inline uint32_t DecodeValues(const RecurCall& call, uint32_t most, int processor
   return values;
 }
 
-// Which values of which unit a block has, and whose keys and values the unit shares.
+// Which values of which unit of which segment a block has, and whose keys and values the unit
+// shares.
 struct DecodePlace {
-  uint32_t splits, unit, split, key_unit, value_unit;
+  uint32_t segment, splits, unit, split, key_unit, value_unit;
 };
 
 // A block has `values` value columns of one unit of one segment, a warp 16 of them.
@@ -45,7 +46,7 @@ class DecodeBlock {
  protected:
   __device__ DecodeBlock(const RecurCall& call, uint32_t values, const DecodePlace& place)
       : c_(call),
-        segment_(call.rows.segments[blockIdx.y]),
+        segment_(call.rows.segments[place.segment]),
         values_(values),
         splits_(place.splits),
         unit_(place.unit),
@@ -61,7 +62,11 @@ class DecodeBlock {
 
   __device__ static DecodePlace PlaceOf(const RecurCall& call, uint32_t values) {
     const uint32_t splits = (call.padded_value + values - 1) / values, unit = blockIdx.x / splits;
-    return {splits, unit, blockIdx.x % splits, unit / call.units_per_key,
+    return {blockIdx.y,
+            splits,
+            unit,
+            blockIdx.x % splits,
+            unit / call.units_per_key,
             unit / call.units_per_value};
   }
 
@@ -106,10 +111,11 @@ class DecodeBlock {
   __device__ bool TakesDecay() const { return c_.decay != Decay::kNone && c_.constant == nullptr; }
 
   // The first `ahead` blocks ask for the state of the block that comes so much later and may have
-  // to wait for room on a processor, of numbers of so many bytes.
-  __device__ void FetchForLater(uint32_t ahead, uint32_t number) const {
-    const uint32_t block = blockIdx.x + blockIdx.y * gridDim.x, later = block + ahead;
-    if (block >= ahead || later >= gridDim.x * gridDim.y) return;
+  // to wait for room on a processor, of numbers of so many bytes. `row`: of the grid, from the one
+  // of the first segment on.
+  __device__ void FetchForLater(uint32_t row, uint32_t ahead, uint32_t number) const {
+    const uint32_t block = blockIdx.x + row * gridDim.x, later = block + ahead;
+    if (block >= ahead || later >= gridDim.x * c_.rows.segment_count) return;
     const DeviceSegment segment = c_.rows.segments[later / gridDim.x];
     if (segment.tokens == 0 || segment.position < kChunk) return;
     const uint32_t unit = later % gridDim.x / splits_, first = later % splits_ * values_;

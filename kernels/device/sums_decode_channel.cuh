@@ -95,7 +95,7 @@ class DecodeByChannel : public DecodeReader {
     CopyState<Form::kNumber>();
     CopyTail();
     CommitCopies();
-    if (threadIdx.x == 0) FetchForLater(resident, Form::kNumber);
+    if (threadIdx.x == 0) FetchForLater(blockIdx.y, resident, Form::kNumber);
     FindToken();
     RunRehearsed(rehearsed, [this](bool real) { Work(real); });
     if (place_ + 1 == kChunk) Fold();
