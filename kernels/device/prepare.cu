@@ -372,7 +372,7 @@ __device__ float4 PreparedFour(const PreparedPart& part, uint32_t i, uint32_t co
 // PrepareNumbers for parts that are InFours: four numbers a lane, every load at once. What no
 // kernel of this step writes is in registers before the wait; after it, the token's own row is
 // read, in a prompt also rows of tokens before it, and the weights of a norm.
-template <typename Row, uint32_t kTokens, bool kSingle>
+template <typename Row, uint32_t kTokens, bool kSingle, bool kPlain>
 __device__ void PrepareConvolved(const PrepareCall& call, const PreparedPart& part,
                                  const Task& task, TokensOfWarp tokens, uint32_t rehearsed) {
   const DeviceConvolution& c = call.convolution;
@@ -410,8 +410,8 @@ __device__ void PrepareConvolved(const PrepareCall& call, const PreparedPart& pa
       float4 y[1] = {bias};
 #pragma unroll
       for (uint32_t j = 0; j < 4; ++j) y[0] = Fused(weights[j], in[j], y[0]);
-      if (c.silu) Apply(Activation::kSilu, y);
-      const float4 prepared = PreparedFour(part, i, task.count, y[0]);
+      if (kPlain || c.silu) Apply(Activation::kSilu, y);
+      const float4 prepared = kPlain ? y[0] : PreparedFour(part, i, task.count, y[0]);
       KeepInRegisters(prepared);
       if (!real) continue;
       if (i < task.padded) {
@@ -462,36 +462,38 @@ __device__ void PreparePart(const PrepareCall& call, const PreparedPart& part, c
   }
 }
 
-// A task for some tokens.
-template <typename Row, uint32_t kTokens, bool kSingle>
+// A task for some tokens. kPlain: as HasPlainParts says.
+template <typename Row, uint32_t kTokens, bool kSingle, bool kPlain>
 __device__ void PrepareTask(const PrepareCall& call, const PreparedPart& part, PartForm form,
                             const Task& task, TokensOfWarp tokens, uint32_t rehearsed) {
   if (form == PartForm::kFours) {
-    return PrepareConvolved<Row, kTokens, kSingle>(call, part, task, tokens, rehearsed);
+    return PrepareConvolved<Row, kTokens, kSingle, kPlain>(call, part, task, tokens, rehearsed);
   }
-  if (form == PartForm::kFlat) {
+  if (kPlain || form == PartForm::kFlat) {
     return PrepareFlat<kTokens>(call, part, task, tokens, rehearsed);
   }
-  RunRehearsed(rehearsed, [&](bool real) {
+  if constexpr (!kPlain) {
+    RunRehearsed(rehearsed, [&](bool real) {
 #pragma unroll 1
-    for (uint32_t t = 0; t < kTokens && tokens[t] < call.rows.tokens; ++t) {
-      PreparePart<Row, kTokens == 1>(call, part, task, tokens[t], real);
-    }
-  });
+      for (uint32_t t = 0; t < kTokens && tokens[t] < call.rows.tokens; ++t) {
+        PreparePart<Row, kTokens == 1>(call, part, task, tokens[t], real);
+      }
+    });
+  }
 }
 
 // The warp's task, of the tokens that the grid's rows share out.
-template <typename Row, uint32_t kTokens, bool kSingle>
+template <typename Row, uint32_t kTokens, bool kSingle, bool kPlain>
 __device__ void PrepareTokens(const PrepareCall& call, const PreparedPart& part, PartForm form,
                               uint32_t index, uint32_t rehearsed) {
   const Task task = TaskOf(part, index);
   if constexpr (kTokens > 1) {
-    PrepareTask<Row, kTokens, kSingle>(call, part, form, task, {blockIdx.y, gridDim.y}, 0);
+    PrepareTask<Row, kTokens, kSingle, kPlain>(call, part, form, task, {blockIdx.y, gridDim.y}, 0);
   } else {
 #pragma unroll 1
     for (uint32_t token = call.rows.before + blockIdx.y; token < call.rows.tokens;
          token += gridDim.y, rehearsed = 0) {
-      PrepareTask<Row, 1, kSingle>(call, part, form, task, {token, 1}, rehearsed);
+      PrepareTask<Row, 1, kSingle, kPlain>(call, part, form, task, {token, 1}, rehearsed);
     }
   }
 }
@@ -503,12 +505,12 @@ __device__ void PrepareWarp(const PrepareCall& call, uint32_t rehearsed) {
     const PreparedPart& part = call.parts[p];
     const uint32_t tasks = TasksOf(part);
     if (task < tasks) {
-      return PrepareTokens<Row, 1, kSingle>(call, part, FormOf(call, part), task, rehearsed);
+      return PrepareTokens<Row, 1, kSingle, false>(call, part, FormOf(call, part), task, rehearsed);
     }
     task -= tasks;
   }
 }
-template <typename Row, uint32_t kTokens>
+template <typename Row, uint32_t kTokens, bool kPlain>
 __device__ void PrepareWarpAsPlanned(const PrepareCall& call, const PartPlan& plan) {
   const uint32_t task = blockIdx.x * kPrepareWarps + threadIdx.x / 32;
   if (task >= plan.tasks[kMaxPreparedParts - 1]) return;
@@ -519,7 +521,7 @@ __device__ void PrepareWarpAsPlanned(const PrepareCall& call, const PartPlan& pl
     if (task < plan.tasks[next - 1]) continue;
     p = next, first = plan.tasks[next - 1], form = plan.forms[next];
   }
-  PrepareTokens<Row, kTokens, true>(call, call.parts[p], form, task - first, 0);
+  PrepareTokens<Row, kTokens, true, kPlain>(call, call.parts[p], form, task - first, 0);
 }
 
 // Few registers while decoding, so that blocks find room beside those of a sum's kernel. Few rows
@@ -537,12 +539,12 @@ __global__ void __maxnreg__(RegistersFor(kSingle, kRehearses))
 // With many rows a warp has several tokens. Three and four of them need more registers and were
 // slower (docs/performance.md#h100).
 constexpr uint32_t kTokensOfWarp = 2;
-template <typename Row>
+template <typename Row, bool kPlain>
 __global__ void __launch_bounds__(kPrepareWarps * 32, 4)
     PrepareManyKernel(const __grid_constant__ PrepareCall call,
                       const __grid_constant__ PartPlan plan) {
   AllowNextKernel();
-  PrepareWarpAsPlanned<Row, kTokensOfWarp>(call, plan);
+  PrepareWarpAsPlanned<Row, kTokensOfWarp, kPlain>(call, plan);
 }
 
 // The inputs before a border of the segment, of which some may be older than it.
@@ -611,6 +613,19 @@ __global__ void RotateKernel(RotateCall call) {
   x[call.half] = fmaf(second, cosine, first * sine);
 }
 
+// Whether each part is flat, or what a convolution and SiLU make. The kernel for these is a quarter
+// as long and needs no local memory.
+bool HasPlainParts(const PrepareCall& call, const PartPlan& plan) {
+  for (uint32_t p = 0; p < call.part_count; ++p) {
+    const PreparedPart& part = call.parts[p];
+    const bool convolved = plan.forms[p] == PartForm::kFours && !ByHead(part) &&
+                           call.convolution.silu && part.f == Activation::kIdentity &&
+                           part.norm_weight == nullptr && part.scale == 1.0f;
+    if (!convolved && plan.forms[p] != PartForm::kFlat) return false;
+  }
+  return true;
+}
+
 bool HasWideHeads(const PrepareCall& call) {
   return std::any_of(call.parts, call.parts + call.part_count, [](const PreparedPart& part) {
     return ByHead(part) && std::max(part.width, part.padded) > kNarrow;
@@ -628,7 +643,9 @@ void LaunchPrepareRows(const PrepareCall& call, const LaunchContext& context) {
       std::max(kResident * static_cast<uint32_t>(context.processors) / blocks, 1u);
   if (call.rows.single && tokens > most && !HasWideHeads(call)) {
     const uint32_t groups = (tokens + kTokensOfWarp - 1) / kTokensOfWarp;
-    return context.Run(PrepareManyKernel<Row>, dim3(blocks, groups), kThreads, 0, call, plan);
+    const auto kernel =
+        HasPlainParts(call, plan) ? PrepareManyKernel<Row, true> : PrepareManyKernel<Row, false>;
+    return context.Run(kernel, dim3(blocks, groups), kThreads, 0, call, plan);
   }
   const dim3 grid(blocks, std::min(tokens, most));
   const uint32_t rehearsed = context.RehearsedBlocks(grid.x * grid.y);

@@ -50,6 +50,8 @@ std::vector<Shape> Shapes() {
   std::vector<Shape> shapes;
   shapes.push_back({"mamba", {Part(1, 640, 640, 0), Part(1, 16, 16, 640)}, 656});
   shapes.back().parts.push_back(Part(1, 40, 40, -1, kNone, Activation::kSoftplus));
+  shapes.push_back({"plain", shapes.back().parts, 656});
+  for (PreparedPart& part : shapes.back().parts) part.scale = 1.0f;
   shapes.push_back({"silu", {Part(1, 256, 256, 0, kNone, Activation::kSilu)}, 256});
   shapes.push_back({"heads",
                     {Part(3, 64, 64, 0, kL2), Part(3, 64, 64, 192, kRms), Part(2, 100, 112, 384)},
