@@ -79,14 +79,16 @@ __device__ inline void WaitForCopies() {
 }
 
 // The launch of the next kernel in the stream may begin; and: wait until the kernels before this
-// one have ended and their writes are visible. Both do nothing in a plain launch.
+// one have ended and their writes are visible. Both do nothing in a plain launch. Some block of
+// each kernel has to wait: then its end means that the kernels before it have ended, too. `row`: of
+// the first block that waits.
 __device__ inline void AllowNextKernel() {
   Stamp(TimelineEvent::kBegins);
   asm volatile("griddepcontrol.launch_dependents;\n");
 }
-__device__ inline void AwaitLastKernel() {
+__device__ inline void AwaitLastKernel(uint32_t row = 0) {
   asm volatile("griddepcontrol.wait;\n" ::: "memory");
-  Stamp(TimelineEvent::kAwaited);
+  Stamp(TimelineEvent::kAwaited, row);
 }
 
 __device__ inline float Softplus(float x) { return x > 20.0f ? x : log1pf(expf(x)); }

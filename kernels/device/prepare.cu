@@ -614,7 +614,7 @@ __global__ void RotateKernel(RotateCall call) {
 }
 
 // Whether each part is flat, or what a convolution and SiLU make. The kernel for these is a quarter
-// as long and needs no local memory.
+// as long and, for rows in bf16, needs no local memory.
 bool HasPlainParts(const PrepareCall& call, const PartPlan& plan) {
   for (uint32_t p = 0; p < call.part_count; ++p) {
     const PreparedPart& part = call.parts[p];

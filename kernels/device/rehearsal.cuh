@@ -4,7 +4,8 @@
 // a step reads gigabytes of weights between two calls, and each line then comes from device memory,
 // one after the other. A kernel that starts before the one before it has ended can use that time:
 // it runs all its work once on the numbers that are there, without a store, and fetches everything
-// that the work needs.
+// that the work needs. Where blocks cannot do that before their own work, others do, which never
+// wait (sums_decode.cu).
 #ifndef RIVULET_KERNELS_DEVICE_REHEARSAL_CUH_
 #define RIVULET_KERNELS_DEVICE_REHEARSAL_CUH_
 

@@ -70,7 +70,7 @@ class DecodeUnit : public DecodeBlock {
   }
 
   __device__ void Run(uint32_t ahead) {
-    if (segment_.tokens == 0) return AwaitLastKernel();
+    if (segment_.tokens == 0) return AwaitOthers();
     Begin();
     Hold();
     if (Real()) {
@@ -84,7 +84,7 @@ class DecodeUnit : public DecodeBlock {
     FindDecays(decays);
     FindSkip();
     FindItem();
-    if (Real()) AwaitLastKernel();
+    AwaitOthers();
     TakeToken(decays);
     WaitForCopies<0>();
     __syncthreads();
@@ -113,11 +113,14 @@ class DecodeUnit : public DecodeBlock {
     return reinterpret_cast<float*>(Tail(c_.decay_offset)) + size_t{unit_} * kChunk;
   }
 
-  // Whether the block does not rehearse. Found out anew each time, since it has no register left.
+  // Whether the block does not rehearse. Found out anew each time: no register is left for it.
   __device__ bool Real() const {
     uint32_t row;
     asm volatile("mov.u32 %0, %ctaid.y;" : "=r"(row));
     return row >= grid_.rehearsing;
+  }
+  __device__ void AwaitOthers() const {
+    if (Real()) AwaitLastKernel(grid_.rehearsing);
   }
 
   // --- before the kernel before has ended --------------------------------------------------------
@@ -128,7 +131,7 @@ class DecodeUnit : public DecodeBlock {
     active_ = Column() < c_.padded_value;
   }
 
-  // A rehearsal loads nothing: it multiplies what the registers happen to hold. Each load has its
+  // A rehearsal loads no state: it multiplies what the registers happen to hold. Each load has its
   // own condition. Behind a branch around all of them the compiler would wait for the segment once
   // more, and with that for the state, whose loads share a counter with it.
   __device__ void Hold() {
@@ -185,7 +188,7 @@ class DecodeUnit : public DecodeBlock {
       if (e < c_.value_dim) skip_[half] = c_.skip[unit_ * c_.value_dim + e];
     }
   }
-  // What the thread takes of the token's row, as far as a block has a thread for each four.
+  // The thread's first four of the token's row.
   __device__ void FindItem() {
     if (threadIdx.x < Items()) item_ = ItemAt(threadIdx.x);
   }
@@ -234,7 +237,7 @@ class DecodeUnit : public DecodeBlock {
     TakeSkip();
     TakeValues();
     if (item_.from != nullptr) StoreItem(item_, ReadItem(item_), step);
-#pragma unroll 1  // most tokens have no more
+#pragma unroll 1  // most threads have no more
     for (uint32_t i = threadIdx.x + blockDim.x; i < Items(); i += blockDim.x) {
       const Four item = ItemAt(i);
       if (item.from != nullptr) StoreItem(item, ReadItem(item), step);
@@ -471,7 +474,7 @@ class DecodePair {
   }
 
   __device__ void Run() {
-    if (first_.segment_.tokens == 0) return AwaitLastKernel();
+    if (first_.segment_.tokens == 0) return first_.AwaitOthers();
     first_.Begin(), second_.Begin();
     first_.Hold(), second_.Hold();
     if (first_.Real()) {
@@ -482,7 +485,7 @@ class DecodePair {
     const bool decays = first_.TakesDecay();
     first_.FindDecays(decays), second_.FindDecays(decays);
     first_.FindSkip(), second_.FindSkip();
-    if (first_.Real()) AwaitLastKernel();
+    first_.AwaitOthers();
     TakeToken(decays);
     WaitForCopies<0>();
     __syncthreads();

@@ -36,9 +36,9 @@ static __device__ TimelineUnit timeline_unit;
 bool AddTimelineUnit(const void* symbol, const char* file);
 static const bool timeline_unit_added = AddTimelineUnit(&timeline_unit, __BASE_FILE__);
 
-// By the first block; one stamp for each warp that comes here.
-__device__ inline void Stamp(TimelineEvent event) {
-  if (blockIdx.x + blockIdx.y + blockIdx.z != 0 || threadIdx.x % 32 != 0) return;
+// By the first block of a row of the grid; one stamp for each warp that comes here.
+__device__ inline void Stamp(TimelineEvent event, uint32_t row = 0) {
+  if (blockIdx.x + blockIdx.z != 0 || blockIdx.y != row || threadIdx.x % 32 != 0) return;
   Timeline* const timeline = timeline_unit.timeline;
   if (timeline == nullptr) return;
   uint64_t now;
@@ -51,7 +51,7 @@ __device__ inline void Stamp(TimelineEvent event) {
 
 #else
 
-__device__ inline void Stamp(TimelineEvent) {}
+__device__ inline void Stamp(TimelineEvent, uint32_t = 0) {}
 
 #endif
 

@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t kTexts = 3;
 constexpr size_t kFew = 8;       // sessions at the same time
-constexpr size_t kSome = 70;     // with so many, most units have no room at once
+constexpr size_t kSome = 70;     // with so many, not all units have room at once
 constexpr size_t kMany = 600;    // with so many, steps of one token take kernels of their own
 constexpr size_t kShared = 21;   // tokens that texts 0 and 1 have in common
 constexpr size_t kDecoded = 36;  // tokens that come one by one after a prompt
