@@ -101,6 +101,19 @@ __device__ inline uint64_t ReadOnce() {
   return policy;
 }
 
+// The policy of copies that name none.
+__device__ inline uint64_t ReadAgain() {
+  uint64_t policy;
+  asm volatile("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;\n" : "=l"(policy));
+  return policy;
+}
+
+// CopyAsync by a policy.
+__device__ inline void CopyAsync(uint32_t shared, const void* global, uint64_t policy) {
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;\n" ::"r"(shared),
+               "l"(global), "l"(policy));
+}
+
 // Asks for memory to be brought into L2. `bytes` and the address are multiples of 16.
 __device__ inline void FetchToL2(const void* global, uint32_t bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;\n" ::"l"(global), "r"(bytes));

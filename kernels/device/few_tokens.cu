@@ -43,12 +43,6 @@ __device__ inline uint2 LoadShared(uint32_t address) {
   return two;
 }
 
-// CopyAsync under a policy.
-__device__ inline void CopyOnce(uint32_t shared, const void* global, uint64_t policy) {
-  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;\n" ::"r"(shared),
-               "l"(global), "l"(policy));
-}
-
 // The kinds of weights. Each has the operands of as many k16 steps as four matrices of 8 rows of 16
 // bytes hold, and says where they are. The matrix instruction takes 16 rows of tokens: the upper
 // eight are zeros.
@@ -189,8 +183,8 @@ class FewTokens {
 #pragma unroll
     for (uint32_t s = 0; s < kStages; ++s) {
       if (s >= stages) continue;
-      CopyOnce(to + s * kStageBytes + near, sources_[0] + k + s * kStageRowBytes, once_);
-      CopyOnce(to + s * kStageBytes + far, sources_[1] + k + s * kStageRowBytes, once_);
+      CopyAsync(to + s * kStageBytes + near, sources_[0] + k + s * kStageRowBytes, once_);
+      CopyAsync(to + s * kStageBytes + far, sources_[1] + k + s * kStageRowBytes, once_);
     }
   }
 

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/device/bulk_copy.cuh"
 #include "kernels/device/softmax_attention.cuh"
 
 namespace rivulet::cuda::softmax {
@@ -31,14 +32,14 @@ __device__ inline void LoadMatrices(uint32_t (&r)[4], const bf16* row) {
                : "r"(address));
 }
 
-// Eight neighbours to shared memory: in the background, or as two parts.
+// Eight neighbours to shared memory: in the background and by a policy of L2, or as two parts.
 template <int kPlanes>
-__device__ inline void CopyEight(bf16* to, size_t /*plane*/, const bf16* from) {
+__device__ inline void CopyEight(bf16* to, size_t /*plane*/, const bf16* from, uint64_t policy) {
   static_assert(kPlanes == 1);
-  CopyAsync(to, from);
+  CopyAsync(SharedAddress(to), from, policy);
 }
 template <int kPlanes>
-__device__ inline void CopyEight(bf16* to, size_t plane, const float* from) {
+__device__ inline void CopyEight(bf16* to, size_t plane, const float* from, uint64_t) {
   static_assert(kPlanes == 2);
   const float4 a = *reinterpret_cast<const float4*>(from);
   const float4 b = *reinterpret_cast<const float4*>(from + 4);
@@ -83,6 +84,7 @@ class Attender {
       : c_(call),
         range_(range),
         tiling_(Tiling::Of(call.heads / call.kv_heads, kRows, !kWalk)),
+        policy_(ReadByOneBlock() ? ReadOnce() : ReadAgain()),
         warp_(threadIdx.x / 32),
         lane_(threadIdx.x % 32),
         stride_(call.padded + kPad),
@@ -99,22 +101,37 @@ class Attender {
 
   __device__ void Run() {
     if (warp_ == 0) CountUnits<kWalk>(c_, range_, tiling_.tokens, units_);
-    AwaitLastKernel();
     __syncthreads();
     const uint32_t heads = c_.kv_heads * tiling_.head_tiles;
     const uint32_t items = units_[kSpanSegments] * heads;
-    for (uint32_t item = blockIdx.x; item < items; item = NextItem(item)) {
+    bool first = true;
+    for (uint32_t item = blockIdx.x; item < items; item = NextItem(item), first = false) {
       // Later tiles read more tokens: they come first.
       const uint32_t at = kWalk ? items - 1 - item : item;
       Take(at / heads, at % heads);
+      const bool early = first && BeginsWithOldPages();
+      if (first && !early) AwaitLastKernel();
+      StartCopies();
+      if (early) AwaitLastKernel();
       FetchNextItem();
       Attend();
       __syncthreads();
     }
+    if (first) AwaitLastKernel();
     if (!kWalk) LeaveItems(items);
   }
 
  private:
+  // Whether keys and values are read once in the step. Then they leave L2 before partials and the
+  // slots of pages do, which are needed again.
+  __device__ bool ReadByOneBlock() const { return !kWalk && tiling_.head_tiles == 1; }
+
+  // Whether all that StartCopies reads was there before the step, of which AppendKernel writes
+  // pages and the tail.
+  __device__ bool BeginsWithOldPages() const {
+    return !kWalk && !kChosen && (block_ + kStages) * kBlock <= first_ / kChunk * kChunk;
+  }
+
   // --- items -------------------------------------------------------------------------------------
 
   // Decode rows have contexts of any length, so a block takes the next item that is left.
@@ -191,7 +208,6 @@ class Attender {
   __device__ void Attend() {
     ClearOutputs(o_);
     if (kWalk) ClearOutputs(joined_);
-    StartCopies();
     TakeQueries();
     for (uint32_t stage = 0; block_ <= last_block_; ++block_) {
       kShared ? AddSharedBlock(stage) : AddBlock(stage);
@@ -273,7 +289,7 @@ class Attender {
     for (uint32_t i = lane_; i < kChunk * steps_; i += 32) {
       bf16* at = to + row * stride_ + column * 8;
       if (row < count) {
-        CopyEight<kPlanes>(at, plane_, from + i * 8);
+        CopyEight<kPlanes>(at, plane_, from + i * 8, policy_);
       } else {
 #pragma unroll
         for (int p = 0; p < kPlanes; ++p) *reinterpret_cast<uint4*>(at + p * plane_) = {0, 0, 0, 0};
@@ -291,9 +307,9 @@ class Attender {
     CopyRows(to, Plane(rows, c_.tail_value_offset, c_.page_value_offset), rows.count);
   }
 
-  // Copies run kStages blocks ahead for keys, kValuesAhead for values; the slot of the page that is
-  // copied next has been read a block before. Each copy is a group, of nothing behind the last
-  // block, so that the number of groups behind one is known.
+  // The item's first copies. Copies run kStages blocks ahead for keys, kValuesAhead for values; the
+  // slot of the page that is copied next has been read a block before. Each copy is a group, of
+  // nothing behind the last block, so that the number of groups behind one is known.
   __device__ void StartCopies() {
 #pragma unroll
     for (uint32_t stage = 0; stage < kStages; ++stage) {
@@ -633,6 +649,7 @@ class Attender {
   const AttendCall& c_;
   const SegmentRange range_;
   const Tiling tiling_;
+  const uint64_t policy_;  // of keys and values in L2
   const uint32_t warp_, lane_;
   const uint32_t stride_, steps_;  // of a row in shared memory; eights of a row
   const uint32_t plane_;           // from the first parts of a block to the second ones

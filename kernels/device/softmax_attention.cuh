@@ -80,19 +80,21 @@ struct Tiling {
   }
 };
 
+// The spans of a decode row.
+__device__ inline uint32_t SpansOf(const AttendCall& c, const DeviceSegment& segment) {
+  const uint64_t length = SpanLength(segment.position, c.window);
+  const uint64_t first = FirstSeen(segment.position, c.window, c.unseen);
+  return static_cast<uint32_t>(segment.position / length - first / length) + 1;
+}
+
 // The groups of spans of a decode row, or the tiles of a longer segment.
 template <bool kWalk>
 __device__ uint32_t UnitsOf(const AttendCall& c, SegmentRange range, const DeviceSegment& segment,
                             uint32_t tokens) {
   if (segment.tokens == 0 || (segment.tokens == 1) == kWalk) return 0;
-  uint64_t first = segment.position, last = segment.position + segment.tokens - 1;
-  uint64_t length = tokens;
-  if (!kWalk) {
-    first = FirstSeen(last, c.window, c.unseen);
-    length = SpanLength(last, c.window);
-  }
-  const auto units = static_cast<uint32_t>(last / length - first / length) + 1;
-  return kWalk ? units : (units + range.spans - 1) / range.spans;
+  if (!kWalk) return (SpansOf(c, segment) + range.spans - 1) / range.spans;
+  const uint64_t first = segment.position, last = segment.position + segment.tokens - 1;
+  return static_cast<uint32_t>(last / tokens - first / tokens) + 1;
 }
 
 // units[i + 1] = the units of the range's segments 0 .. i. By one warp; a lane has eight.

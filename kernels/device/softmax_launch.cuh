@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(kThreads, ResidentBlocks(kKind, kParts, kTiles
 
 // Groups of spans: enough for an even load, if contexts are long.
 inline uint32_t SpansOfGroup(uint32_t spans, uint32_t blocks) {
-  constexpr uint32_t kGroupsOfBlock = 10;
+  constexpr uint32_t kGroupsOfBlock = 20;
   uint32_t together = 1;
   while (together < kMostSpans && spans / (2 * together) >= kGroupsOfBlock * blocks) together *= 2;
   return together;
