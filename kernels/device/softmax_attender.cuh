@@ -32,15 +32,14 @@ __device__ inline void LoadMatrices(uint32_t (&r)[4], const bf16* row) {
                : "r"(address));
 }
 
-// Eight neighbours to shared memory: in the background and by a policy of L2, or as two parts.
-template <int kPlanes>
+// Eight neighbours to shared memory: in the background, with a policy of L2 or without one,
+// or as two parts.
+template <bool kPolicy>
 __device__ inline void CopyEight(bf16* to, size_t /*plane*/, const bf16* from, uint64_t policy) {
-  static_assert(kPlanes == 1);
-  CopyAsync(SharedAddress(to), from, policy);
+  kPolicy ? CopyAsync(SharedAddress(to), from, policy) : CopyAsync(to, from);
 }
-template <int kPlanes>
-__device__ inline void CopyEight(bf16* to, size_t plane, const float* from, uint64_t) {
-  static_assert(kPlanes == 2);
+template <bool kPolicy>
+__device__ inline void CopyEight(bf16* to, size_t plane, const float* from, uint64_t /*policy*/) {
   const float4 a = *reinterpret_cast<const float4*>(from);
   const float4 b = *reinterpret_cast<const float4*>(from + 4);
   uint4 high, low;
@@ -122,9 +121,9 @@ class Attender {
   }
 
  private:
-  // Whether keys and values are read once in the step. Then they leave L2 before partials and the
-  // slots of pages do, which are needed again.
-  __device__ bool ReadByOneBlock() const { return !kWalk && tiling_.head_tiles == 1; }
+  // Whether keys and values of decode rows are read once in the step. Then they leave L2 before
+  // partials and the slots of pages do, which are needed again.
+  __device__ bool ReadByOneBlock() const { return tiling_.head_tiles == 1; }
 
   // Whether all that StartCopies reads was there before the step, of which AppendKernel writes
   // pages and the tail.
@@ -289,7 +288,7 @@ class Attender {
     for (uint32_t i = lane_; i < kChunk * steps_; i += 32) {
       bf16* at = to + row * stride_ + column * 8;
       if (row < count) {
-        CopyEight<kPlanes>(at, plane_, from + i * 8, policy_);
+        CopyEight<!kWalk>(at, plane_, from + i * 8, policy_);
       } else {
 #pragma unroll
         for (int p = 0; p < kPlanes; ++p) *reinterpret_cast<uint4*>(at + p * plane_) = {0, 0, 0, 0};
@@ -649,7 +648,7 @@ class Attender {
   const AttendCall& c_;
   const SegmentRange range_;
   const Tiling tiling_;
-  const uint64_t policy_;  // of keys and values in L2
+  const uint64_t policy_;  // of decode rows' keys and values in L2
   const uint32_t warp_, lane_;
   const uint32_t stride_, steps_;  // of a row in shared memory; eights of a row
   const uint32_t plane_;           // from the first parts of a block to the second ones
