@@ -59,8 +59,9 @@ def draw(picture, steps):
         left, total = 0.0, sum(time for _, time in kernels)
         for index, (unit, time) in enumerate(kernels):
             share = 100 * time / total
+            name = unit.replace("_", " ") + "\n" if share > 0.8 * len(unit) else ""  # where it fits
             axes.barh(label, share, left=left, color=f"C{index}", edgecolor="white")
-            axes.text(left + share / 2, label, f"{unit.replace('_', ' ')}\n{time:.1f}", ha="center", va="center", color="white", fontsize=6)
+            axes.text(left + share / 2, label, f"{name}{time:.1f}", ha="center", va="center", color="white", fontsize=6)
             left += share
         axes.text(101, label, f"{total:.0f} µs", va="center", fontsize=8)
     axes.set_xlim(0, 108)
