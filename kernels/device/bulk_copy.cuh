@@ -108,7 +108,7 @@ __device__ inline uint64_t ReadAgain() {
   return policy;
 }
 
-// CopyAsync by a policy.
+// CopyAsync (arithmetic.cuh) with a policy of L2.
 __device__ inline void CopyAsync(uint32_t shared, const void* global, uint64_t policy) {
   asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;\n" ::"r"(shared),
                "l"(global), "l"(policy));

@@ -142,8 +142,9 @@ class Device {
 
   // --- operations ------------------------------------------------------------------------------
 
-  // The first operation of a step. Those after it may read the step's description, and what earlier
-  // steps left in states and pages, before the operations between have ended.
+  // The first operation of a step; it may come again. Those after it may read the step's
+  // description, and what earlier steps left in states and pages, before the operations between
+  // have ended. So an operation writes only what no later one of the step reads that early.
   virtual void Embed(const DeviceTable& table, const uint32_t* ids, const DeviceRows& rows,
                      const uint32_t* last_tokens, FloatMatrix x) = 0;
   virtual void AddNorm(const AddNormCall& call) = 0;

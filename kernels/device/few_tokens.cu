@@ -298,10 +298,11 @@ class FewTokens {
 
 // Asks for weights of the next product, which may come from L2 then.
 __device__ void FetchAhead(const WeightsAhead& ahead) {
-  const uint32_t threads = gridDim.x * blockDim.x;
-  for (uint32_t n = blockIdx.x * blockDim.x + threadIdx.x; n < ahead.outputs; n += threads) {
-    FetchToL2(ahead.weights + size_t{n} * ahead.stride + ahead.first, ahead.count);
-  }
+  ahead.ForEachRow(blockIdx.x * blockDim.x + threadIdx.x, gridDim.x * blockDim.x,
+                   [&](const std::byte* row) {
+                     FetchToL2(row, ahead.count);
+                     return true;
+                   });
 }
 
 template <typename Weights, int kDepth>

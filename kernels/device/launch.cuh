@@ -7,6 +7,7 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -40,10 +41,26 @@ cudaError_t AllowAllShared(Kernel kernel) {
   return cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 100);
 }
 
-// What the next product reads first: bytes `first` to first + count of each row of a map.
+// Weights that the next product reads later than those it asks for itself: of `share` of every
+// kEvery rows of a map, bytes first to first + count. Some rows whole rather than the beginnings of
+// all: then memory is read from the product's beginning on, not only when what L2 has is used up.
 struct WeightsAhead {
+  static constexpr uint32_t kEvery = 16;
+
   const std::byte* weights = nullptr;
-  uint32_t outputs = 0, stride = 0, first = 0, count = 0;
+  uint32_t outputs = 0, stride = 0, first = 0, count = 0, share = 0;
+
+  // visit(row) for part `part` of `parts` of those rows. If not all come to an end, those that did
+  // lie as evenly over the map.
+  template <typename Visit>
+  __device__ void ForEachRow(uint32_t part, uint32_t parts, const Visit& visit) const {
+    const uint32_t groups = (outputs + kEvery - 1) / kEvery;
+#pragma unroll 1
+    for (uint32_t i = part; i < groups * share; i += parts) {
+      const uint32_t row = i % groups * kEvery + i / groups;
+      if (row < outputs && !visit(weights + size_t{row} * stride + first)) return;
+    }
+  }
 };
 
 // Of a map whose product asks for the first `held` bytes of each row itself: as much of the rest as
@@ -51,10 +68,11 @@ struct WeightsAhead {
 inline WeightsAhead RestOfRows(const void* weights, uint32_t outputs, uint32_t row_bytes,
                                uint32_t held) {
   constexpr size_t kMostBytes = size_t{24} << 20;
-  const auto most = static_cast<uint32_t>(kMostBytes / outputs / 16 * 16);
-  if (held >= row_bytes || most == 0) return {};
-  return {static_cast<const std::byte*>(weights), outputs, row_bytes, held,
-          row_bytes - held < most ? row_bytes - held : most};
+  if (held >= row_bytes) return {};
+  const uint32_t rest = row_bytes - held;
+  const size_t most = kMostBytes * WeightsAhead::kEvery / (size_t{outputs} * rest);
+  const auto share = static_cast<uint32_t>(std::min(size_t{WeightsAhead::kEvery}, most));
+  return {static_cast<const std::byte*>(weights), outputs, row_bytes, held, rest, share};
 }
 
 // The beginning of the weights that the next product reads, for a kernel before it to bring into

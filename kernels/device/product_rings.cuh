@@ -164,21 +164,18 @@ __device__ inline bool HasEnded(const ProductBarriers& barriers) {
 
 // By one warp of each block: asks for weights of the next product until this one has ended. The
 // copy engine of a processor takes a microsecond for 20 KB of them, the warp waits for it, and the
-// next product cannot begin before the block ends. So they are asked for in small pieces, the
-// beginnings of all rows first.
+// next product cannot begin before the block ends. So they are asked for in small pieces.
 __device__ inline void FetchByWarp(const WeightsAhead& ahead, const ProductBarriers& barriers) {
   constexpr uint32_t kPiece = 1024;
-  const uint32_t step = gridDim.x * 32;
+  const uint32_t part = blockIdx.x * 32 + threadIdx.x % 32;
+  ahead.ForEachRow(part, gridDim.x * 32, [&](const std::byte* row) {
 #pragma unroll 1
-  for (uint32_t at = 0; at < ahead.count; at += kPiece) {
-    const std::byte* const pieces = ahead.weights + ahead.first + at;
-    const uint32_t bytes = min(kPiece, ahead.count - at);
-#pragma unroll 1
-    for (uint32_t n = blockIdx.x * 32 + threadIdx.x % 32; n < ahead.outputs; n += step) {
-      if (HasEnded(barriers)) return;
-      FetchToL2(pieces + size_t{n} * ahead.stride, bytes);
+    for (uint32_t at = 0; at < ahead.count; at += kPiece) {
+      if (HasEnded(barriers)) return false;
+      FetchToL2(row + at, min(kPiece, ahead.count - at));
     }
-  }
+    return true;
+  });
 }
 
 // By a warp that has read a stage of weights, whose barrier that is.

@@ -33,7 +33,7 @@ constexpr uint32_t kEmbedThreads = 512;
 __global__ void EmbedKernel(DeviceTable table, const uint32_t* __restrict__ ids, DeviceRows rows,
                             const uint32_t* last_tokens, FloatMatrix x) {
   // The first kernel of a step: when later ones begin, everything before the step has ended, so
-  // they may read states and the step's description without waiting for each other.
+  // they may read states, pages and the step's description without waiting for each other.
   AwaitLastKernel();
   AllowNextKernel();
   const uint32_t token = blockIdx.x;

@@ -34,11 +34,11 @@ __device__ inline void LoadMatrices(uint32_t (&r)[4], const bf16* row) {
 
 // Eight neighbours to shared memory: in the background, with a policy of L2 or without one,
 // or as two parts.
-template <bool kPolicy>
+template <bool kHasPolicy>
 __device__ inline void CopyEight(bf16* to, size_t /*plane*/, const bf16* from, uint64_t policy) {
-  kPolicy ? CopyAsync(SharedAddress(to), from, policy) : CopyAsync(to, from);
+  kHasPolicy ? CopyAsync(SharedAddress(to), from, policy) : CopyAsync(to, from);
 }
-template <bool kPolicy>
+template <bool kHasPolicy>
 __device__ inline void CopyEight(bf16* to, size_t plane, const float* from, uint64_t /*policy*/) {
   const float4 a = *reinterpret_cast<const float4*>(from);
   const float4 b = *reinterpret_cast<const float4*>(from + 4);
@@ -83,7 +83,7 @@ class Attender {
       : c_(call),
         range_(range),
         tiling_(Tiling::Of(call.heads / call.kv_heads, kRows, !kWalk)),
-        policy_(ReadByOneBlock() ? ReadOnce() : ReadAgain()),
+        policy_(KeysAreReadOnce() ? ReadOnce() : ReadAgain()),
         warp_(threadIdx.x / 32),
         lane_(threadIdx.x % 32),
         stride_(call.padded + kPad),
@@ -121,12 +121,15 @@ class Attender {
   }
 
  private:
-  // Whether keys and values of decode rows are read once in the step. Then they leave L2 before
-  // partials and the slots of pages do, which are needed again.
-  __device__ bool ReadByOneBlock() const { return tiling_.head_tiles == 1; }
+  // Whether one block reads a session's keys and values. Then they leave L2 before partials and the
+  // slots of pages do, which are needed again. Sessions that share pages still read them again,
+  // from memory if need be.
+  __device__ bool KeysAreReadOnce() const { return tiling_.head_tiles == 1; }
 
-  // Whether all that StartCopies reads was there before the step, of which AppendKernel writes
-  // pages and the tail.
+  // Whether StartCopies reads only pages that earlier steps wrote. No kernel of this step writes
+  // those, so they may be copied while the kernels before this one run. AppendKernel writes the
+  // chunk of `first_`, later ones and the tail. Which pools a row chose is found in the step
+  // itself.
   __device__ bool BeginsWithOldPages() const {
     return !kWalk && !kChosen && (block_ + kStages) * kBlock <= first_ / kChunk * kChunk;
   }
@@ -648,7 +651,7 @@ class Attender {
   const AttendCall& c_;
   const SegmentRange range_;
   const Tiling tiling_;
-  const uint64_t policy_;  // of decode rows' keys and values in L2
+  const uint64_t policy_;  // in L2, of decode rows' keys and values in bf16
   const uint32_t warp_, lane_;
   const uint32_t stride_, steps_;  // of a row in shared memory; eights of a row
   const uint32_t plane_;           // from the first parts of a block to the second ones

@@ -3,9 +3,9 @@
 // Softmax attention over pages of keys and values (softmax_operations.h).
 //
 // AppendKernel writes the step's keys and values: rows of chunks that end in the step to their
-// pages, later ones to the tail. AttendKernel then reads. A block takes one kv head and up to
-// 16 · kTiles query rows of it: the head's queries of a token, or of a tile of tokens. All rows of
-// a tile have spans of the same length.
+// pages, later ones to the tail. AttendKernel then reads (a decode row's first pages before that).
+// A block takes one kv head and up to 16 · kTiles query rows of it: the head's queries of a token,
+// or of a tile of tokens. All rows of a tile have spans of the same length.
 //
 // Bits. A span is walked in blocks of kBlock tokens at absolute borders, ascending:
 //
@@ -145,8 +145,8 @@ __device__ void ForEachColumn(const AttendCall& c, Visit&& visit) {
   }
 }
 
-// All spans whose partials begin at `index`. Their lengths, one a lane, and many of their outputs
-// are asked for at once.
+// Joins the spans whose partials begin at `index`. Their lengths, one a lane, and many of their
+// outputs are asked for at once.
 template <uint32_t kColumns>
 __device__ JoinedRow<kColumns> JoinSpans(const AttendCall& c, SegmentRange range, size_t index,
                                          uint32_t spans) {
@@ -196,6 +196,7 @@ __global__ void __launch_bounds__(kThreads)
 template <typename Kv, int kParts, int kPairs, bool kShared = false>
 void LaunchRange(const AttendCall& call, SegmentRange range, const LaunchContext& context) {
   constexpr uint32_t kWidest = kPairs * kWarps * 16;
+  static_assert(!kShared || kWidest == kMostSharedWidth);
   const bool chosen = call.pool != 0;
   if (chosen) {
     LaunchChosen<Kv, kParts>(call, range, false, context);

@@ -27,7 +27,8 @@ __global__ void __launch_bounds__(kThreads, ResidentBlocks(kKind, kParts, kTiles
   Attender<Kv, kParts, kTiles, kPairs, kKind, kShared, kChosen>(call, range, memory).Run();
 }
 
-// Groups of spans: enough for an even load, if contexts are long.
+// Groups of spans: enough for an even load, if contexts are long. With 10 for each block 128 rows
+// of 4096 tokens took 845 us instead of 823 on an H100.
 inline uint32_t SpansOfGroup(uint32_t spans, uint32_t blocks) {
   constexpr uint32_t kGroupsOfBlock = 20;
   uint32_t together = 1;
