@@ -50,8 +50,8 @@ struct WeightsAhead {
   const std::byte* weights = nullptr;
   uint32_t outputs = 0, stride = 0, first = 0, count = 0, share = 0;
 
-  // visit(row) for part `part` of `parts` of those rows. If not all come to an end, those that did
-  // lie as evenly over the map.
+  // visit(row) for part `part` of `parts` of those rows, until it returns false. However far the
+  // parts come, the rows that they visit lie evenly over the map.
   template <typename Visit>
   __device__ void ForEachRow(uint32_t part, uint32_t parts, const Visit& visit) const {
     const uint32_t groups = (outputs + kEvery - 1) / kEvery;
