@@ -33,7 +33,16 @@ struct Shape {
   ProductPrecision precision;
   uint32_t pool = 0;  // tokens of a pool; 0: a token sees all before it
   uint64_t unseen = 0;
+  bool values_are_keys = false;
+
+  uint32_t planes() const { return values_are_keys ? 1 : 2; }  // of a page
 };
+
+// Of one kv head whose rows are keys and values.
+Shape Latent(const char* name, uint32_t heads, uint32_t width, bool bf16_pages,
+             ProductPrecision precision, uint32_t pool = 0) {
+  return {name, heads, 1, width, 0, bf16_pages, precision, pool, 0, true};
+}
 
 // Tokens of one session that run in a step.
 struct Piece {
@@ -58,8 +67,8 @@ class Sessions {
       : device_(device), shape_(shape), padded_(PaddedColumns(shape.width)) {
     head_bytes_ = size_t{kChunk} * padded_ * (shape.bf16_pages ? 2 : 4);
     plane_bytes_ = head_bytes_ * shape.kv_heads;
-    tail_stride_ = kTailOffset + 2 * plane_bytes_;
-    page_stride_ = kPageOffset + 2 * plane_bytes_;
+    tail_stride_ = kTailOffset + shape.planes() * plane_bytes_;
+    page_stride_ = kPageOffset + shape.planes() * plane_bytes_;
     tails_.resize(sessions * tail_stride_);
     pages_.resize(sessions * kPages * page_stride_);
     for (uint32_t s = 0; s < sessions; ++s) {
@@ -72,11 +81,11 @@ class Sessions {
   // The tail as it is before the token at `position`; with numbers that are not, behind it.
   void SetTail(uint32_t session, uint64_t position) {
     std::byte* tail = tails_.data() + session * tail_stride_ + kTailOffset;
-    std::memset(tail, 0xff, 2 * plane_bytes_);
+    std::memset(tail, 0xff, shape_.planes() * plane_bytes_);
     for (uint64_t t = position / kChunk * kChunk; t < position; ++t) WriteRow(session, t, tail);
     // Pages that are not written yet.
     for (uint64_t page = position / kChunk; page < kPages; ++page) {
-      std::memset(PageOf(session, page), 0xff, 2 * plane_bytes_);
+      std::memset(PageOf(session, page), 0xff, shape_.planes() * plane_bytes_);
     }
     EXPECT_TRUE(device_->Upload(device_tails_, tails_.data(), tails_.size()).ok());
     EXPECT_TRUE(device_->Upload(device_pages_, pages_.data(), pages_.size()).ok());
@@ -119,7 +128,7 @@ class Sessions {
     for (const Piece& piece : pieces) {
       const size_t used = (piece.position + piece.tokens) % kChunk * head_bytes_ / kChunk;
       std::byte* head = result.data() + piece.session * tail_stride_ + kTailOffset;
-      for (uint32_t i = 0; i < 2 * shape_.kv_heads; ++i, head += head_bytes_) {
+      for (uint32_t i = 0; i < shape_.planes() * shape_.kv_heads; ++i, head += head_bytes_) {
         std::memset(head + used, 0, head_bytes_ - used);
       }
     }
@@ -153,7 +162,7 @@ class Sessions {
   }
 
   void WriteRow(uint32_t session, uint64_t position, std::byte* to) const {
-    for (uint32_t kind = 0; kind < 2; ++kind) {
+    for (uint32_t kind = 0; kind < shape_.planes(); ++kind) {
       for (uint32_t i = 0; i < shape_.kv_heads * padded_; ++i) {
         const uint32_t head = i / padded_, d = i % padded_;
         const float x = d < shape_.width ? Number(session, position, kind, i) : 0.0f;
@@ -270,6 +279,7 @@ class Sessions {
 
   AttendCall CallWithoutRows(uint32_t tokens, uint32_t segments) {
     const size_t columns = size_t{shape_.heads} * padded_;
+    const size_t values = (shape_.planes() - 1) * plane_bytes_;
     const std::vector<float> out(tokens * columns, NAN);
     const std::vector<float> partials(AttendPartialFloats(segments, shape_.heads, padded_), NAN);
     return {.rows = {.segment_count = segments, .tokens = tokens},
@@ -281,13 +291,14 @@ class Sessions {
             .window = shape_.window,
             .unseen = shape_.unseen,
             .bf16_pages = shape_.bf16_pages,
+            .values_are_keys = shape_.values_are_keys,
             .q_stride = shape_.heads * padded_,
             .k_stride = shape_.kv_heads * padded_,
             .v_stride = shape_.kv_heads * padded_,
             .tail_key_offset = kTailOffset,
-            .tail_value_offset = kTailOffset + plane_bytes_,
+            .tail_value_offset = kTailOffset + values,
             .page_key_offset = kPageOffset,
-            .page_value_offset = kPageOffset + plane_bytes_,
+            .page_value_offset = kPageOffset + values,
             .partials = Copied(partials),
             .out = {Copied(out), tokens, columns, columns}};
   }
@@ -502,7 +513,12 @@ INSTANTIATE_TEST_SUITE_P(
                     Shape{"fp32_pools_of_4", 4, 2, 24, 0, false, kExact, 4},
                     Shape{"bf16_pools_of_1", 6, 2, 100, 0, true, kRounded, 1},
                     Shape{"bf16_pools_of_8", 2, 1, 40, 0, true, kExact, 8},
-                    Shape{"bf16_pools_of_16", 8, 1, 256, 0, true, kRounded, 16}),
+                    Shape{"bf16_pools_of_16", 8, 1, 256, 0, true, kRounded, 16},
+                    Latent("fp32_latent_576", 4, 576, false, kExact),
+                    Latent("fp32_latent_576_bf16_pages", 4, 576, true, kExact),
+                    Latent("bf16_latent_576", 4, 576, true, kRounded),
+                    Latent("bf16_latent_100_20_heads", 20, 100, true, kRounded),
+                    Latent("bf16_latent_576_pools_of_4", 4, 576, true, kRounded, 4)),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
