@@ -7,6 +7,10 @@
 // For each number of rows and each context: the time of one layer's attention (append, read, join)
 // in a decode step, the bytes of keys and values that it must read, and the share of the read rate
 // that this makes; and the time of a prompt's tokens after such a context. Pages hold zeros.
+//
+// --shared_tokens N: the first N tokens of all rows' contexts, rounded down to whole pages, lie in
+// the same pages, as those of sessions with a common beginning do. The bytes are then those of a
+// step that reads each shared page from memory once.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -31,6 +35,7 @@ ABSL_FLAG(std::string, kv_dtype, "bf16", "fp32 or bf16 pages");
 ABSL_FLAG(std::string, rows, "1,8,32,128", "decode rows");
 ABSL_FLAG(std::string, contexts, "256,1024,4096,16384,65536", "tokens before the step");
 ABSL_FLAG(uint32_t, prompt, 1024, "tokens of a prompt; 0: none");
+ABSL_FLAG(uint64_t, shared_tokens, 0, "tokens of a context whose pages all rows share");
 ABSL_FLAG(int, repeats, 20, "steps that are timed");
 
 namespace rivulet {
@@ -46,14 +51,26 @@ class Bench {
  private:
   absl::StatusOr<double> Seconds(uint32_t segments, uint32_t tokens, uint64_t context);
   absl::StatusOr<AttendCall> CallFor(uint32_t segments, uint32_t tokens, uint64_t context);
+  static std::vector<uint32_t> Slots(uint32_t segments, uint32_t pages, uint32_t shared);
+  absl::StatusOr<std::byte*> ZeroPages(size_t count, size_t bytes);
   absl::StatusOr<void*> Take(size_t bytes);
   template <typename T>
   absl::StatusOr<T*> Copy(const std::vector<T>& data);
   double TokenBytes() const { return 2.0 * kv_heads_ * padded_ * (bf16_ ? 2 : 4); }
+  // The pages of a context that all rows share. None of them is written by the step.
+  uint32_t SharedPages(uint64_t context) const {
+    return static_cast<uint32_t>(std::min(shared_tokens_, context) / kChunk);
+  }
+  // Of the tokens from `first` to `end` of so many rows, shared ones once.
+  double Bytes(uint32_t rows, uint64_t context, uint64_t first, uint64_t end) const {
+    const uint64_t shared = std::max(first, uint64_t{SharedPages(context)} * kChunk) - first;
+    return TokenBytes() * static_cast<double>(shared + rows * (end - first - shared));
+  }
 
   const uint32_t heads_ = absl::GetFlag(FLAGS_heads), kv_heads_ = absl::GetFlag(FLAGS_kv_heads);
   const uint32_t padded_ = static_cast<uint32_t>(PaddedColumns(absl::GetFlag(FLAGS_width)));
   const uint64_t window_ = absl::GetFlag(FLAGS_window);
+  const uint64_t shared_tokens_ = absl::GetFlag(FLAGS_shared_tokens);
   const bool bf16_ = absl::GetFlag(FLAGS_kv_dtype) == "bf16";
   std::unique_ptr<Device> device_;
   DeviceLimits limits_;
@@ -73,34 +90,49 @@ absl::StatusOr<T*> Bench::Copy(const std::vector<T>& data) {
   return static_cast<T*>(memory);
 }
 
+// Of each segment's pages: `shared` that all have, then those of its own, which lie apart.
+std::vector<uint32_t> Bench::Slots(uint32_t segments, uint32_t pages, uint32_t shared) {
+  std::vector<uint32_t> slots;
+  for (uint32_t s = 0; s < segments; ++s) {
+    for (uint32_t p = 0; p < pages; ++p) {
+      slots.push_back(p < shared ? p : shared + (p - shared) * segments + s);
+    }
+  }
+  slots.push_back(0);
+  return slots;
+}
+
+absl::StatusOr<std::byte*> Bench::ZeroPages(size_t count, size_t bytes) {
+  RIVULET_ASSIGN_OR_RETURN(void* memory, Take(count * bytes));
+  auto* const pages = static_cast<std::byte*>(memory);
+  const std::vector<std::byte> page(bytes);
+  RIVULET_RETURN_IF_ERROR(device_->Upload(pages, page.data(), bytes));
+  for (size_t i = 1; i < count; ++i) device_->CopyOnDevice(pages + i * bytes, pages, bytes);
+  return pages;
+}
+
 // `segments` sessions of `context` tokens, each with `tokens` more.
 absl::StatusOr<AttendCall> Bench::CallFor(uint32_t segments, uint32_t tokens, uint64_t context) {
   const uint32_t all = segments * tokens;
   const auto pages = static_cast<uint32_t>((context + tokens) / kChunk);
+  const uint32_t shared = SharedPages(context);
   const size_t plane = static_cast<size_t>(TokenBytes()) * kChunk / 2;
   std::vector<DeviceSegment> list;
   std::vector<DeviceSegmentPages> segment_pages;
-  std::vector<uint32_t> slots, segment_of;
+  std::vector<uint32_t> segment_of;
   for (uint32_t s = 0; s < segments; ++s) {
     list.push_back({s * tokens, tokens, context, 0, 0, s, 0});
     segment_pages.push_back({s * pages, pages, 0});
-    for (uint32_t p = 0; p < pages; ++p) slots.push_back(p * segments + s);
     segment_of.insert(segment_of.end(), tokens, s);
   }
-  slots.push_back(0);
   const auto zeros = [&](size_t count) { return Copy(std::vector<float>(count)); };
   RIVULET_ASSIGN_OR_RETURN(const float* q, zeros(size_t{all} * heads_ * padded_));
   RIVULET_ASSIGN_OR_RETURN(const float* kv, zeros(size_t{all} * kv_heads_ * padded_));
   RIVULET_ASSIGN_OR_RETURN(float* out, zeros(size_t{all} * heads_ * padded_));
   RIVULET_ASSIGN_OR_RETURN(float* partials, zeros(AttendPartialFloats(segments, heads_, padded_)));
   RIVULET_ASSIGN_OR_RETURN(std::byte * tails, Copy(std::vector<std::byte>(segments * 2 * plane)));
-  RIVULET_ASSIGN_OR_RETURN(void* page_memory, Take(size_t{slots.size()} * 2 * plane));
-  const std::vector<std::byte> page(2 * plane);
-  RIVULET_RETURN_IF_ERROR(device_->Upload(page_memory, page.data(), page.size()));
-  for (size_t i = 1; i < slots.size(); ++i) {
-    device_->CopyOnDevice(static_cast<std::byte*>(page_memory) + i * page.size(), page_memory,
-                          page.size());
-  }
+  const size_t page_count = shared + size_t{pages - shared} * segments + 1;
+  RIVULET_ASSIGN_OR_RETURN(std::byte * page_memory, ZeroPages(page_count, 2 * plane));
   AttendCall call{.rows = {},
                   .slots = {},
                   .pages = {},
@@ -122,11 +154,11 @@ absl::StatusOr<AttendCall> Bench::CallFor(uint32_t segments, uint32_t tokens, ui
   RIVULET_ASSIGN_OR_RETURN(call.rows.segments, Copy(list));
   RIVULET_ASSIGN_OR_RETURN(call.rows.segment_of, Copy(segment_of));
   RIVULET_ASSIGN_OR_RETURN(call.pages.segments, Copy(segment_pages));
-  RIVULET_ASSIGN_OR_RETURN(call.pages.slots, Copy(slots));
+  RIVULET_ASSIGN_OR_RETURN(call.pages.slots, Copy(Slots(segments, pages, shared)));
   call.rows.segment_count = segments;
   call.rows.tokens = all;
   call.rows.single = tokens == 1;
-  call.slots = {nullptr, 0, tails, 2 * plane, static_cast<std::byte*>(page_memory), 2 * plane};
+  call.slots = {nullptr, 0, tails, 2 * plane, page_memory, 2 * plane};
   return call;
 }
 
@@ -173,11 +205,9 @@ absl::Status Bench::Run() {
     }
     const double flops = 4.0 * heads_ * padded_ * tokens * (context + tokens / 2.0);
     for (const uint32_t row : rows) {
-      const double seen = static_cast<double>(
-          window_ == 0 ? context + 1 : std::min<uint64_t>(window_, context + 1));
-      if (TokenBytes() * (context + kChunk) * row > static_cast<double>(kMostBytes)) continue;
+      if (Bytes(row, context, 0, context + kChunk) > static_cast<double>(kMostBytes)) continue;
       RIVULET_ASSIGN_OR_RETURN(const double seconds, Seconds(row, 1, context));
-      const double bytes = TokenBytes() * seen * row;
+      const double bytes = Bytes(row, context, FirstSeen(context, window_), context + 1);
       std::printf("| %u | %u | %.1f | %.1f | %.1f %% | %.1f | %.0f |\n", row, context,
                   seconds * 1e6, bytes * 1e-6, 100 * bytes / limits_.read / seconds, prompt * 1e6,
                   prompt == 0 ? 0.0 : flops / prompt * 1e-12);
