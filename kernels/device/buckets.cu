@@ -281,49 +281,91 @@ __device__ float2 LoadTwo(const float* x) { return *reinterpret_cast<const float
 __device__ void StoreTwo(float* to, float2 x) { *reinterpret_cast<float2*>(to) = x; }
 __device__ float2 Sum(float2 a, float2 b) { return {a.x + b.x, a.y + b.y}; }
 
-// One head of one segment, whose tables have fewer than 2^32 numbers. The chunk's rows are in
-// shared memory, rounded as the tail stores them.
-template <typename Row, uint32_t kWarps>
-struct BucketHead {
+// The base whose tables a segment reads: where its first fold writes they are already
+// (CopyTablesKernel).
+__device__ uint32_t BaseRead(const DeviceRows& rows, const DeviceSegment& segment) {
+  return Folds(segment) ? FirstBase(rows, segment) : segment.base_in;
+}
+
+// The tables of one head, which have fewer than 2^32 numbers.
+template <uint32_t kWarps>
+struct HeadTables {
   const BucketsCall& call;
-  const DeviceSegment segment;
   const uint32_t head;
-  float* values;  // [C, Ep], shared
-  float* keys;    // [ℓ, C], shared
+  uint32_t base;  // that has them
   float* sums;    // [ℓ, B, Ep]
   float* counts;  // [ℓ, B]
-  uint32_t slot;  // of the base that has them
 
-  __device__ BucketHead(const BucketsCall& c, const DeviceSegment& s, float* shared)
-      : call(c), segment(s), head(blockIdx.x), values(shared) {
-    keys = values + kChunk * call.padded_value;
-    // Where its first fold writes there are its tables already (CopyTablesKernel).
-    slot = Folds(segment) ? FirstBase(c.rows, segment) : segment.base_in;
-    sums = SumsIn(slot);
-    counts = CountsIn(slot);
+  __device__ HeadTables(const BucketsCall& c, const DeviceSegment& segment, uint32_t h)
+      : call(c), head(h), base(BaseRead(c.rows, segment)) {
+    sums = SumsIn(base);
+    counts = CountsIn(base);
   }
 
   __device__ size_t Buckets() const { return static_cast<size_t>(call.tables) * call.buckets; }
-  __device__ float* SumsIn(uint32_t base) const {
-    std::byte* const at = call.slots.bases + base * call.slots.base_stride + call.sums_offset;
+  __device__ float* SumsIn(uint32_t slot) const {
+    std::byte* const at = call.slots.bases + slot * call.slots.base_stride + call.sums_offset;
     return reinterpret_cast<float*>(at) + head * Buckets() * call.padded_value;
   }
-  __device__ float* CountsIn(uint32_t base) const {
-    std::byte* const at = call.slots.bases + base * call.slots.base_stride + call.counts_offset;
+  __device__ float* CountsIn(uint32_t slot) const {
+    std::byte* const at = call.slots.bases + slot * call.slots.base_stride + call.counts_offset;
     return reinterpret_cast<float*>(at) + head * Buckets();
   }
 
   // Copies the tables to another base and uses those from then on.
-  __device__ void MoveTo(uint32_t base) {
-    if (base == slot) return;
-    float *const to_sums = SumsIn(base), *const to_counts = CountsIn(base);
+  __device__ void MoveTo(uint32_t slot) {
+    if (slot == base) return;
+    float *const to_sums = SumsIn(slot), *const to_counts = CountsIn(slot);
     for (size_t i = threadIdx.x; i < Buckets() * call.padded_value / 4; i += kWarps * 32) {
       reinterpret_cast<float4*>(to_sums)[i] = reinterpret_cast<const float4*>(sums)[i];
     }
     for (size_t i = threadIdx.x; i < Buckets(); i += kWarps * 32) to_counts[i] = counts[i];
-    slot = base, sums = to_sums, counts = to_counts;
+    base = slot, sums = to_sums, counts = to_counts;
     __syncthreads();
   }
+
+  // Two columns of 16 rows of sums, one of each table from `first` on; lane j has number j. Zeros
+  // behind the last table and the last column.
+  __device__ void LoadRows(uint32_t row, uint32_t first, uint32_t column,
+                           float2 (&rows)[16]) const {
+#pragma unroll
+    for (uint32_t j = 0; j < 16; ++j) {
+      const uint32_t one = __shfl_sync(kAllLanes, row, j);
+      if (first + j < call.tables && column < call.padded_value) {
+        rows[j] = LoadTwo(sums + one * call.padded_value + column);
+      } else {
+        rows[j] = {0.0f, 0.0f};
+      }
+    }
+  }
+
+  // The sum of the query's buckets; and their counts, which are spread over the lanes.
+  __device__ float2 Read(const float* query, uint32_t column, float& count) const {
+    const uint32_t lane = threadIdx.x % 32;
+    float2 sum = {0.0f, 0.0f};
+    for (uint32_t first = 0; first < call.tables; first += 16) {
+      const uint32_t own = min(first + lane % 16, call.tables - 1);
+      const uint32_t bucket = static_cast<uint32_t>(query[own]) + own * call.buckets;
+      float2 rows[16];
+      LoadRows(bucket, first, column, rows);
+      if (lane < 16 && first + lane < call.tables) count += counts[bucket];
+#pragma unroll
+      for (uint32_t j = 0; j < 16; ++j) {
+        if (first + j < call.tables) sum = Sum(sum, rows[j]);
+      }
+    }
+    return sum;
+  }
+};
+
+// The rows of a chunk of one head, in shared memory, rounded as the tail stores them.
+template <typename Row, uint32_t kWarps>
+struct HeadChunk {
+  const BucketsCall& call;
+  const DeviceSegment segment;  // a copy: kernels then need fewer registers
+  const uint32_t head;
+  float* values;  // [C, Ep]
+  float* keys;    // [ℓ, C]
 
   __device__ std::byte* Tail() const {
     return call.slots.tails + segment.tail * call.slots.tail_stride;
@@ -350,19 +392,25 @@ struct BucketHead {
     }
   }
 
-  // Rows [begin, end) of the chunk from tokens from `token` on. They are kept in the tail where the
-  // chunk is not full.
+  // Rows [begin, end) from tokens from `token` on. They are kept in the tail where the chunk is not
+  // full.
   __device__ void Append(uint32_t token, uint32_t begin, uint32_t end) const {
-    const uint32_t padded = call.padded_value;
-    float* to_keys = TailKeys();
-    Row* to = TailValues();
+    AppendKeys(token, begin, end);
+    AppendValues(token, begin, end);
+  }
+  __device__ void AppendKeys(uint32_t token, uint32_t begin, uint32_t end) const {
+    float* to = TailKeys();
     for (uint32_t i = threadIdx.x; i < (end - begin) * call.tables; i += kWarps * 32) {
       const uint32_t row = i / call.tables, table = i % call.tables;
       const float key =
           call.k_buckets.data[(token + row) * call.k_buckets.stride + head * call.tables + table];
       keys[table * kChunk + begin + row] = key;
-      if (end != kChunk) to_keys[table * kChunk + begin + row] = key;
+      if (end != kChunk) to[table * kChunk + begin + row] = key;
     }
+  }
+  __device__ void AppendValues(uint32_t token, uint32_t begin, uint32_t end) const {
+    const uint32_t padded = call.padded_value;
+    Row* to = TailValues();
     for (uint32_t i = threadIdx.x; i < (end - begin) * padded; i += kWarps * 32) {
       const uint32_t row = i / padded, column = i % padded;
       float x = 0.0f;
@@ -372,32 +420,6 @@ struct BucketHead {
       values[begin * padded + i] = AsStored(to, x);
       if (end != kChunk) Store(to + begin * padded + i, x);
     }
-  }
-
-  // The query's buckets in the base, and their counts, which are spread over the lanes.
-  __device__ float2 ReadTables(const float* query, uint32_t column, float& count) const {
-    const uint32_t lane = threadIdx.x % 32;
-    float2 sum = {0.0f, 0.0f};
-    for (uint32_t first = 0; first < call.tables; first += 16) {
-      const uint32_t own = min(first + lane % 16, call.tables - 1);
-      const uint32_t bucket = static_cast<uint32_t>(query[own]) + own * call.buckets;
-      float2 rows[16];
-#pragma unroll
-      for (uint32_t j = 0; j < 16; ++j) {
-        const uint32_t row = __shfl_sync(kAllLanes, bucket, j);
-        if (first + j < call.tables && column < call.padded_value) {
-          rows[j] = LoadTwo(sums + row * call.padded_value + column);
-        } else {
-          rows[j] = {0.0f, 0.0f};
-        }
-      }
-      if (lane < 16 && first + lane < call.tables) count += counts[bucket];
-#pragma unroll
-      for (uint32_t j = 0; j < 16; ++j) {
-        if (first + j < call.tables) sum = Sum(sum, rows[j]);
-      }
-    }
-    return sum;
   }
 
   // In how many tables row lane % 16 of the chunk collides with the query.
@@ -411,74 +433,126 @@ struct BucketHead {
     return row < rows ? same : 0.0f;
   }
 
+  // Two columns of row `row`.
+  __device__ float2 Values(uint32_t row, uint32_t column) const {
+    return LoadTwo(values + row * call.padded_value + column);
+  }
+
+  // sum + Σ weight · value over the first `rows` rows; lane r has the weight of row r.
+  __device__ float2 AddWeighted(float2 sum, float weights, uint32_t rows, uint32_t column) const {
+    const bool inside = column < call.padded_value;
+    for (uint32_t row = 0; row < rows; ++row) {
+      const float weight = __shfl_sync(kAllLanes, weights, row);
+      if (weight == 0.0f || !inside) continue;
+      const float2 value = Values(row, column);
+      sum = {fmaf(weight, value.x, sum.x), fmaf(weight, value.y, sum.y)};
+    }
+    return sum;
+  }
+};
+
+// The bucket that row l % 16 of a chunk has in one table, in lane l. Of rows with the same bucket
+// the first one adds all.
+struct RowBucket {
+  uint32_t bucket;
+  uint32_t rows;  // that have it: bits
+};
+
+__device__ bool IsFirst(uint32_t row, uint32_t rows) {
+  return static_cast<uint32_t>(__ffs(rows)) - 1 == row;
+}
+
+// Tables += a chunk's rows, ascending.
+template <typename Row, uint32_t kWarps>
+struct ChunkFold {
+  const BucketsCall& call;
+  const HeadChunk<Row, kWarps>& chunk;
+  const HeadTables<kWarps>& tables;
+
+  // A warp owns a table.
+  __device__ void Run() const {
+    const uint32_t lane = threadIdx.x % 32;
+    for (uint32_t table = threadIdx.x / 32; table < call.tables; table += kWarps) {
+      const auto bucket = static_cast<uint32_t>(chunk.keys[table * kChunk + lane % 16]);
+      const RowBucket own = {bucket, __match_any_sync(kAllLanes, bucket) & 0xffffu};
+      for (uint32_t first = 0; first < call.padded_value; first += kColumns) {
+        AddColumns(table, own, first + lane * 2);
+      }
+      if (lane < kChunk && IsFirst(lane, own.rows)) AddCount(table, own);
+    }
+  }
+
+  // REQUIRES: the lane's row is the first with its bucket.
+  __device__ void AddCount(uint32_t table, const RowBucket& own) const {
+    float* count = tables.counts + table * call.buckets + own.bucket;
+    float sum = *count;
+    for (int i = 0; i < __popc(own.rows); ++i) sum += 1.0f;
+    *count = sum;
+  }
+
+  // Two columns of the rows' buckets.
+  __device__ void AddColumns(uint32_t table, const RowBucket& own, uint32_t column) const {
+    const bool inside = column < call.padded_value;
+    float* to = tables.sums + table * call.buckets * call.padded_value + column;
+    const auto place = [&](uint32_t s) {
+      return to + __shfl_sync(kAllLanes, own.bucket, s) * call.padded_value;
+    };
+    float2 sum[kChunk];
+#pragma unroll
+    for (uint32_t s = 0; s < kChunk; ++s) {
+      const uint32_t all = __shfl_sync(kAllLanes, own.rows, s);
+      const float* from = place(s);
+      sum[s] = {0.0f, 0.0f};
+      if (inside && IsFirst(s, all)) sum[s] = LoadTwo(from);
+    }
+#pragma unroll
+    for (uint32_t s = 0; s < kChunk; ++s) {
+      const uint32_t all = __shfl_sync(kAllLanes, own.rows, s);
+      float* const result = place(s);
+      if (inside && IsFirst(s, all)) StoreTwo(result, AddRows(sum[s], all, column));
+    }
+  }
+
+  // sum + the values of the rows, ascending.
+  __device__ float2 AddRows(float2 sum, uint32_t rows, uint32_t column) const {
+    for (uint32_t left = rows; left != 0; left &= left - 1) {
+      sum = Sum(sum, chunk.Values(__ffs(left) - 1, column));
+    }
+    return sum;
+  }
+};
+
+// One head of one segment.
+template <typename Row, uint32_t kWarps>
+struct BucketHead {
+  const BucketsCall& call;
+  const uint32_t head;
+  HeadChunk<Row, kWarps> chunk;
+  HeadTables<kWarps> tables;
+
+  __device__ BucketHead(const BucketsCall& c, const DeviceSegment& segment, float* shared)
+      : call(c),
+        head(blockIdx.x),
+        chunk{c, segment, head, shared, shared + kChunk * c.padded_value},
+        tables(c, chunk.segment, head) {}
+
   // A warp: kColumns columns of one token's output, of the tables and `rows` rows of the chunk.
   __device__ void Read(uint32_t token, bool fresh, uint32_t rows, uint32_t first_column) const {
     const uint32_t lane = threadIdx.x % 32, column = first_column + lane * 2;
     const float* query = call.q_buckets.data + token * call.q_buckets.stride + head * call.tables;
     float count = 0.0f;
     float2 sum = {0.0f, 0.0f};
-    if (!fresh) sum = ReadTables(query, column, count);
-    const float same = Collisions(query, rows);
+    if (!fresh) sum = tables.Read(query, column, count);
+    const float same = chunk.Collisions(query, rows);
     count = WarpSum(count + (lane < 16 ? same : 0.0f));
-    const bool inside = column < call.padded_value;
-    for (uint32_t row = 0; row < rows; ++row) {
-      const float weight = __shfl_sync(kAllLanes, same, row);
-      if (weight == 0.0f || !inside) continue;
-      const float2 value = LoadTwo(values + row * call.padded_value + column);
-      sum = {fmaf(weight, value.x, sum.x), fmaf(weight, value.y, sum.y)};
-    }
-    if (!inside) return;
+    sum = chunk.AddWeighted(sum, same, rows, column);
+    if (column >= call.padded_value) return;
     if (count == 0.0f) count = 1.0f;  // nothing collides: the sums are zero too
     StoreTwo(call.out.data + token * call.out.stride + head * call.padded_value + column,
              {sum.x / count, sum.y / count});
   }
 
-  // Tables += the chunk's rows, ascending. A warp owns a table. Of rows with the same bucket the
-  // first one adds all.
-  __device__ void Fold() const {
-    const uint32_t lane = threadIdx.x % 32;
-    for (uint32_t table = threadIdx.x / 32; table < call.tables; table += kWarps) {
-      const auto bucket = static_cast<uint32_t>(keys[table * kChunk + lane % 16]);
-      const uint32_t rows = __match_any_sync(kAllLanes, bucket) & 0xffffu;
-      for (uint32_t first = 0; first < call.padded_value; first += kColumns) {
-        FoldColumns(table, bucket, rows, first + lane * 2);
-      }
-      if (lane >= kChunk || static_cast<uint32_t>(__ffs(rows)) - 1 != lane) continue;
-      float* count = counts + table * call.buckets + bucket;
-      float sum = *count;
-      for (int i = 0; i < __popc(rows); ++i) sum += 1.0f;
-      *count = sum;
-    }
-  }
-
-  // Lane s has row s's bucket and the rows that share it.
-  __device__ void FoldColumns(uint32_t table, uint32_t bucket, uint32_t rows,
-                              uint32_t column) const {
-    const bool inside = column < call.padded_value;
-    float* to = sums + table * call.buckets * call.padded_value + column;
-    const auto place = [&](uint32_t s) {
-      return to + __shfl_sync(kAllLanes, bucket, s) * call.padded_value;
-    };
-    float2 sum[kChunk];
-#pragma unroll
-    for (uint32_t s = 0; s < kChunk; ++s) {
-      const uint32_t all = __shfl_sync(kAllLanes, rows, s);
-      const float* from = place(s);
-      sum[s] = {0.0f, 0.0f};
-      if (inside && static_cast<uint32_t>(__ffs(all)) - 1 == s) sum[s] = LoadTwo(from);
-    }
-#pragma unroll
-    for (uint32_t s = 0; s < kChunk; ++s) {
-      const uint32_t all = __shfl_sync(kAllLanes, rows, s);
-      float* const result = place(s);
-      if (!inside || static_cast<uint32_t>(__ffs(all)) - 1 != s) continue;
-      for (uint32_t left = all; left != 0; left &= left - 1) {
-        const uint32_t row = __ffs(left) - 1;
-        sum[s] = Sum(sum[s], LoadTwo(values + row * call.padded_value + column));
-      }
-      StoreTwo(result, sum[s]);
-    }
-  }
+  __device__ void Fold() const { ChunkFold<Row, kWarps>{call, chunk, tables}.Run(); }
 };
 
 // Block (head, segment). Shared memory: C rows of values, and their keys. In a block of few warps
@@ -495,12 +569,12 @@ __global__ void __launch_bounds__(kWarps * 32, 24 / kWarps)
   const uint32_t groups = (call.padded_value + kColumns - 1) / kColumns;
   uint32_t begin = static_cast<uint32_t>(segment.position % kChunk);
   bool fresh = segment.position < kChunk;
-  head.LoadTail(begin);
+  head.chunk.LoadTail(begin);
   for (uint32_t done = 0; done < segment.tokens;) {
     const uint32_t end = min(begin + segment.tokens - done, kChunk);
     const uint32_t token = segment.first_token + done;
     __syncthreads();  // keys of the tail are loaded before new ones are written
-    head.Append(token, begin, end);
+    head.chunk.Append(token, begin, end);
     __syncthreads();
     for (uint32_t i = threadIdx.x / 32; i < (end - begin) * groups; i += kWarps) {
       const uint32_t row = i / groups;
@@ -509,7 +583,8 @@ __global__ void __launch_bounds__(kWarps * 32, 24 / kWarps)
     }
     if (end == kChunk) {
       __syncthreads();  // all reads of the tables before any write
-      head.MoveTo(BaseAfter(call.rows, segment, segment.first_token + done + end - begin - 1));
+      head.tables.MoveTo(
+          BaseAfter(call.rows, segment, segment.first_token + done + end - begin - 1));
       head.Fold();
     }
     fresh = fresh && end != kChunk;
