@@ -106,80 +106,133 @@ __global__ void __launch_bounds__(kMostThreads)
 // Groups of up to so many numbers are a warp's, others a block's.
 constexpr uint32_t kMostOfAWarp = 512;
 
-// Four neighbours at a time: heads, strides and groups are multiples of four (LaunchFinish).
+// Which numbers of a row a thread finishes: some of one group. Four neighbours at a time: heads,
+// strides and groups are multiples of four (LaunchFinish).
+template <bool kWarp>
+struct GroupThread {
+  const uint32_t columns;  // of the row
+  const uint32_t token, first;
+  const uint32_t thread, threads;
+  const uint32_t count;  // numbers of the group, if it begins in the row
+
+  __device__ explicit GroupThread(const FinishCall& call)
+      : columns(call.heads * call.width),
+        token(blockIdx.y),
+        first((kWarp ? blockIdx.x * 4 + threadIdx.x / 32 : blockIdx.x) * call.norm_width),
+        thread(kWarp ? threadIdx.x % 32 : threadIdx.x),
+        threads(kWarp ? 32 : blockDim.x),
+        count(min(call.norm_width, columns - first)) {}
+
+  // The first number of the thread's four number j, counted in the group.
+  __device__ uint32_t Place(uint32_t j) const { return (thread + j * threads) * 4; }
+};
+
 template <bool kWarp, uint32_t kFours>
-__device__ void FinishGroup(const FinishCall& call, const NextWeights& next, Scratch& scratch,
-                            bool real) {
-  const uint32_t columns = call.heads * call.width;
-  const uint32_t group = kWarp ? blockIdx.x * 4 + threadIdx.x / 32 : blockIdx.x;
-  const uint32_t token = blockIdx.y, first = group * call.norm_width;
-  const uint32_t thread = kWarp ? threadIdx.x % 32 : threadIdx.x;
-  const uint32_t threads = kWarp ? 32 : blockDim.x;
-  if (first >= columns) {
-    if (real) FetchShare(next.weights, next.bytes);
-    return;
-  }
-  const uint32_t count = min(call.norm_width, columns - first);
-  float4 row[kFours], gates[kFours], weights[kFours];
+__device__ void LoadNormWeights(const FinishCall& call, const GroupThread<kWarp>& at,
+                                float4 (&weights)[kFours]) {
 #pragma unroll
   for (uint32_t j = 0; j < kFours; ++j) {
-    const uint32_t i = (thread + j * threads) * 4;
+    const uint32_t i = at.Place(j);
     weights[j] = {1.0f, 1.0f, 1.0f, 1.0f};
-    if (i >= count || call.weight == nullptr) continue;
+    if (i >= at.count || call.weight == nullptr) continue;
     const uint32_t column =
-        call.weight_period == columns ? first + i : (first + i) % call.weight_period;
+        call.weight_period == at.columns ? at.first + i : (at.first + i) % call.weight_period;
     weights[j] = *reinterpret_cast<const float4*>(call.weight + column);
   }
-  const float* o = call.o.data + token * call.o.stride;
-  const float* gate = call.gate.data;
-  if (gate != nullptr) gate += token * call.gate.stride;
+}
+
+// `gate`: the token's row; null: none.
+template <bool kWarp, uint32_t kFours>
+__device__ void LoadRow(const FinishCall& call, const GroupThread<kWarp>& at, const float* gate,
+                        float4 (&row)[kFours], float4 (&gates)[kFours]) {
+  const float* o = call.o.data + at.token * call.o.stride;
 #pragma unroll
   for (uint32_t j = 0; j < kFours; ++j) {
-    const uint32_t i = (thread + j * threads) * 4;
-    uint32_t column = first + i;
+    const uint32_t i = at.Place(j);
+    uint32_t column = at.first + i;
     row[j] = gates[j] = {0.0f, 0.0f, 0.0f, 0.0f};
-    if (i >= count) continue;
+    if (i >= at.count) continue;
     if (gate != nullptr) gates[j] = ReadLate(reinterpret_cast<const float4*>(gate + column));
     if (call.padded != call.width) {
       column = column / call.width * call.padded + column % call.width;
     }
     row[j] = ReadLate(reinterpret_cast<const float4*>(o + column));
   }
-  if (real) FetchShare(next.weights, next.bytes);
+}
+
+// Both functions, and the gate where it comes before the norm. The sum of the thread's squares.
+template <bool kWarp, uint32_t kFours>
+__device__ float ApplyFunctions(const FinishCall& call, const GroupThread<kWarp>& at, bool gated,
+                                float4 (&row)[kFours], float4 (&gates)[kFours]) {
   Apply(call.f, row);
-  if (gate != nullptr) Apply(call.gate_f, gates);
+  if (gated) Apply(call.gate_f, gates);
   float squares = 0.0f;
 #pragma unroll
   for (uint32_t j = 0; j < kFours; ++j) {
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       float& x = At(row[j], k);
-      if (call.order != FinishOrder::kNormThenGate && gate != nullptr) x *= At(gates[j], k);
-      if ((thread + j * threads) * 4 < count) squares = fmaf(x, x, squares);
+      if (call.order != FinishOrder::kNormThenGate && gated) x *= At(gates[j], k);
+      if (at.Place(j) < at.count) squares = fmaf(x, x, squares);
     }
   }
-  float scale = 1.0f;
-  if (call.order != FinishOrder::kGateOnly) {
-    squares = kWarp ? WarpSum(squares) : SumOfBlock(squares, scratch[real]);
-    scale = 1.0f / sqrtf(squares / static_cast<float>(call.norm_width) + call.eps);
-  }
+  return squares;
+}
+
+template <bool kWarp>
+__device__ float GroupScale(const FinishCall& call, float squares, float (&scratch)[32]) {
+  if (call.order == FinishOrder::kGateOnly) return 1.0f;
+  squares = kWarp ? WarpSum(squares) : SumOfBlock(squares, scratch);
+  return 1.0f / sqrtf(squares / static_cast<float>(call.norm_width) + call.eps);
+}
+
+// What the norm makes of the numbers, and the gate where it comes after it.
+template <bool kWarp, uint32_t kFours>
+__device__ void WriteGroup(const FinishCall& call, const GroupThread<kWarp>& at, bool gated,
+                           float scale, float4 (&row)[kFours], const float4 (&gates)[kFours],
+                           const float4 (&weights)[kFours], bool real) {
 #pragma unroll
   for (uint32_t j = 0; j < kFours; ++j) {
-    const uint32_t i = (thread + j * threads) * 4;
-    if (i >= count) continue;
+    const uint32_t i = at.Place(j);
+    if (i >= at.count) continue;
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       float y = At(row[j], k) * scale * At(weights[j], k);
-      if (call.order == FinishOrder::kNormThenGate && gate != nullptr) y *= At(gates[j], k);
+      if (call.order == FinishOrder::kNormThenGate && gated) y *= At(gates[j], k);
       At(row[j], k) = y;
     }
     KeepInRegisters(row[j]);
-    if (real) StoreOperandFour(call.y, token, first + i, row[j]);
+    if (real) StoreOperandFour(call.y, at.token, at.first + i, row[j]);
   }
-  if (!real || first + call.norm_width < columns) return;
-  for (uint32_t i = columns + thread; i < call.y.columns; i += threads) {
-    StoreOperand(call.y, token, i, 0.0f);
+}
+
+// Zeros behind the row, by its last group.
+template <bool kWarp>
+__device__ void PadRow(const FinishCall& call, const GroupThread<kWarp>& at) {
+  if (at.first + call.norm_width < at.columns) return;
+  for (uint32_t i = at.columns + at.thread; i < call.y.columns; i += at.threads) {
+    StoreOperand(call.y, at.token, i, 0.0f);
   }
+}
+
+template <bool kWarp, uint32_t kFours>
+__device__ void FinishGroup(const FinishCall& call, const NextWeights& next, Scratch& scratch,
+                            bool real) {
+  const GroupThread<kWarp> at(call);
+  if (at.first >= at.columns) {
+    if (real) FetchShare(next.weights, next.bytes);
+    return;
+  }
+  float4 row[kFours], gates[kFours], weights[kFours];
+  LoadNormWeights(call, at, weights);
+  const float* gate = call.gate.data;
+  if (gate != nullptr) gate += at.token * call.gate.stride;
+  LoadRow(call, at, gate, row, gates);
+  if (real) FetchShare(next.weights, next.bytes);
+  const float squares = ApplyFunctions(call, at, gate != nullptr, row, gates);
+  const float scale = GroupScale<kWarp>(call, squares, scratch[real]);
+  WriteGroup(call, at, gate != nullptr, scale, row, gates, weights, real);
+  if (real) PadRow(call, at);
 }
 
 template <bool kWarp, uint32_t kFours>
