@@ -176,8 +176,26 @@ __device__ inline float4 ToFloats(uint2 x) {
   return {FirstOf(x.x), SecondOf(x.x), FirstOf(x.y), SecondOf(x.y)};
 }
 
-// What the convolution of four channels reads of a token, with a window of four. kSingle: as
-// DeviceRows::single; then no number is of a token of the same step.
+// Of the token, or of another one if there is none. kSingle: as DeviceRows::single.
+template <bool kSingle>
+__device__ const DeviceSegment& SegmentAt(const PrepareCall& call, uint32_t token) {
+  const uint32_t there = min(token, call.rows.tokens - 1);
+  return call.rows.segments[kSingle ? there : SegmentOf(call.rows, there)];
+}
+
+// Four channels of a token's input, as they would be stored.
+template <typename Row>
+__device__ float4 RoundedInput(const PrepareCall& call, uint32_t token, uint32_t channel) {
+  const DeviceConvolution& c = call.convolution;
+  const float* at = c.x + static_cast<size_t>(token) * c.x_stride + channel;
+  const float4 x = ReadLate(reinterpret_cast<const float4*>(at));
+  const Row* const stored = nullptr;
+  return {AsStored(stored, x.x), AsStored(stored, x.y), AsStored(stored, x.z),
+          AsStored(stored, x.w)};
+}
+
+// What the convolution of four channels reads of a token, with a window of four. kSingle: no number
+// is of a token of the same step.
 template <typename Row, bool kSingle>
 struct ConvolvedToken {
   using InTail = decltype(LoadStored(static_cast<const Row*>(nullptr)));
@@ -200,11 +218,6 @@ struct ConvolvedToken {
   __device__ Row* TailRow(const PrepareCall& call, uint32_t place, uint32_t channel) const {
     return TailRows<Row>(call, tail) + place * call.convolution.weight_stride + channel;
   }
-  // Of the token, or of another one if there is none.
-  __device__ static const DeviceSegment& SegmentAt(const PrepareCall& call, uint32_t token) {
-    const uint32_t there = min(token, call.rows.tokens - 1);
-    return call.rows.segments[kSingle ? there : SegmentOf(call.rows, there)];
-  }
   // Everything that no kernel of this step writes.
   __device__ void LoadState(const PrepareCall& call, const DeviceSegment& segment, uint32_t token,
                             uint32_t channel) {
@@ -218,44 +231,43 @@ struct ConvolvedToken {
       const uint32_t older = 3 - j - index;  // tokens before the segment
       before[j] = {};
       if (!kSingle && 3 - j <= index) continue;
-      if (older <= start) {
-        before[j] = Get(TailRow(call, start - older, channel));
-      } else if (inputs.before != nullptr) {
-        const uint32_t place = 3 + start - older;
-        before[j] = Get(inputs.before + place * call.convolution.weight_stride + channel);
-      }
+      LoadBefore(call, inputs, j, older, channel);
     }
   }
-  // As it would be stored.
-  __device__ static float4 Rounded(const PrepareCall& call, uint32_t token, uint32_t channel) {
-    const DeviceConvolution& c = call.convolution;
-    const float* at = c.x + static_cast<size_t>(token) * c.x_stride + channel;
-    const float4 x = ReadLate(reinterpret_cast<const float4*>(at));
-    const Row* const stored = nullptr;
-    return {AsStored(stored, x.x), AsStored(stored, x.y), AsStored(stored, x.z),
-            AsStored(stored, x.w)};
+  // before[j]: of the token `older` before the segment, in the tail or, of an earlier chunk, in the
+  // base.
+  __device__ void LoadBefore(const PrepareCall& call, const ConvolutionInputs<Row>& inputs,
+                             uint32_t j, uint32_t older, uint32_t channel) {
+    if (older <= start) {
+      before[j] = Get(TailRow(call, start - older, channel));
+    } else if (inputs.before != nullptr) {
+      const uint32_t place = 3 + start - older;
+      before[j] = Get(inputs.before + place * call.convolution.weight_stride + channel);
+    }
   }
   __device__ void LoadNow(const PrepareCall& call, uint32_t token, uint32_t channel) {
     if (start == kNone) return;
-    now = Rounded(call, token, channel);
+    now = RoundedInput<Row>(call, token, channel);
     if constexpr (!kSingle) {
 #pragma unroll
       for (uint32_t j = 0; j < 3; ++j) {
-        if (3 - j <= index) before[j] = Rounded(call, token - 3 + j, channel);
+        if (3 - j <= index) before[j] = RoundedInput<Row>(call, token - 3 + j, channel);
       }
     }
   }
-  // The state that the token leaves. REQUIRES: kSingle.
-  __device__ void Keep(const PrepareCall& call, uint32_t token, uint32_t channel,
-                       const float4 (&in)[4]) const {
-    StoreFour(TailRow(call, start, channel), in[3]);
-    if (start + 1 != call.fold_interval) return;
-    const uint32_t stride = call.convolution.weight_stride;
-    Row* after = RowsBefore<Row>(call, call.rows.segments[token].base_out);
-#pragma unroll
-    for (uint32_t k = 0; k < 3; ++k) StoreFour(after + k * stride + channel, in[k + 1]);
-  }
 };
+
+// The state that the only token of a segment leaves.
+template <typename Row>
+__device__ void KeepFours(const PrepareCall& call, const ConvolvedToken<Row, true>& convolved,
+                          uint32_t token, uint32_t channel, const float4 (&in)[4]) {
+  StoreFour(convolved.TailRow(call, convolved.start, channel), in[3]);
+  if (convolved.start + 1 != call.fold_interval) return;
+  const uint32_t stride = call.convolution.weight_stride;
+  Row* after = RowsBefore<Row>(call, call.rows.segments[token].base_out);
+#pragma unroll
+  for (uint32_t k = 0; k < 3; ++k) StoreFour(after + k * stride + channel, in[k + 1]);
+}
 
 // What a warp prepares of tokens `first`, first + step, ...: kTokens of them, whose loads run at
 // once.
@@ -384,12 +396,12 @@ __device__ void PrepareConvolved(const PrepareCall& call, const PreparedPart& pa
   // A single token reads its segment in place: with a copy, steps of 16 and 32 rows were slower
   // (bench/results/device/h100/producer.txt).
   if constexpr (kTokens == 1) {
-    const DeviceSegment& segment = Convolved::SegmentAt(call, tokens[0]);
+    const DeviceSegment& segment = SegmentAt<kSingle>(call, tokens[0]);
     convolved[0].LoadState(call, segment, tokens[0], channel);
   } else {
     DeviceSegment segments[kTokens];  // of all tokens before any of them is waited for
 #pragma unroll
-    for (uint32_t t = 0; t < kTokens; ++t) segments[t] = Convolved::SegmentAt(call, tokens[t]);
+    for (uint32_t t = 0; t < kTokens; ++t) segments[t] = SegmentAt<kSingle>(call, tokens[t]);
 #pragma unroll
     for (uint32_t t = 0; t < kTokens; ++t) {
       convolved[t].LoadState(call, segments[t], tokens[t], channel);
@@ -418,7 +430,9 @@ __device__ void PrepareConvolved(const PrepareCall& call, const PreparedPart& pa
         float* y = part.y + static_cast<size_t>(tokens[t]) * part.y_stride + task.to + i;
         __stcg(reinterpret_cast<float4*>(y), prepared);  // a plain store becomes four
       }
-      if (kSingle && has_numbers) convolved[t].Keep(call, tokens[t], channel, in);
+      if constexpr (kSingle) {
+        if (has_numbers) KeepFours(call, convolved[t], tokens[t], channel, in);
+      }
     }
   });
 }
