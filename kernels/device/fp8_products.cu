@@ -78,36 +78,79 @@ struct Tile {
 };
 
 template <typename Shape>
+using TileSums = float[Shape::kRowTiles][Shape::kColumnTiles][4];
+
+// The lane, the block's first output and token, and the warp's first tile of outputs and row of
+// tokens in the block.
+template <typename Shape>
+struct TilePlace {
+  const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const uint32_t output = blockIdx.x * Shape::kOutputs, first = blockIdx.y * Shape::kTokens;
+  const uint32_t tile = threadIdx.x / 32 % Shape::kOutputColumns * Shape::kColumnTiles;
+  const uint32_t row = threadIdx.x / 32 / Shape::kOutputColumns * Shape::kRowTiles * 16;
+};
+
+// sum += the products of a k16 step of a stage.
+template <typename Shape>
+__device__ void AddStep(const uint8_t* stage, int step, const TilePlace<Shape>& at,
+                        const uint2 (&weights)[Shape::kColumnTiles], TileSums<Shape>& sum) {
+#pragma unroll
+  for (int m = 0; m < Shape::kRowTiles; ++m) {
+    const uint2 a = Shape::Numbers(stage, at.row + m * 16 + at.g, step);
+    const uint2 b = Shape::Numbers(stage, at.row + m * 16 + at.g + 8, step);
+#pragma unroll
+    for (int n = 0; n < Shape::kColumnTiles; ++n) {
+      MultiplyAdd(sum[m][n], {a.x, b.x, a.y, b.y}, weights[n].x, weights[n].y);
+    }
+  }
+}
+
+template <typename Shape>
+__device__ void StoreSums(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
+                          const TilePlace<Shape>& at, const TileSums<Shape>& sum) {
+#pragma unroll
+  for (int n = 0; n < Shape::kColumnTiles; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t column = at.output + (at.tile + n) * 8 + at.t * 2 + i % 2;
+      if (column >= linear.outputs) continue;
+#pragma unroll
+      for (int m = 0; m < Shape::kRowTiles; ++m) {
+        const uint32_t token = at.first + at.row + m * 16 + at.g + i / 2 * 8;
+        if (token < x.rows) StoreResult(linear, y, token, column, sum[m][n][i]);
+      }
+    }
+  }
+}
+
+template <typename Shape>
 __global__ void __launch_bounds__(Shape::kThreads)
     TileKernel(DeviceLinear linear, Operand x, FloatMatrix y) {
   extern __shared__ __align__(128) uint8_t tile_shared[];
   constexpr int kRing = Shape::kRing;
-  const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  const uint32_t output = blockIdx.x * Shape::kOutputs, first = blockIdx.y * Shape::kTokens;
+  const TilePlace<Shape> at;
   const uint32_t stages = linear.stride / kStageInputs;
-  const uint32_t own_tile = threadIdx.x / 32 % Shape::kOutputColumns * Shape::kColumnTiles;
-  const uint32_t own_row = threadIdx.x / 32 / Shape::kOutputColumns * Shape::kRowTiles * 16;
   AllowNextKernel();
   // Weights do not depend on the kernel before this one.
   for (uint32_t i = 0; i < kRing - 1 && i < stages; ++i) {
-    Shape::LoadWeights(linear, output, i * kStageInputs, tile_shared + i * Shape::kStageBytes);
+    Shape::LoadWeights(linear, at.output, i * kStageInputs, tile_shared + i * Shape::kStageBytes);
   }
   AwaitLastKernel();
   for (uint32_t i = 0; i < kRing - 1; ++i) {
     if (i < stages) {
-      Shape::LoadTokens(x, first, i * kStageInputs, tile_shared + i * Shape::kStageBytes);
+      Shape::LoadTokens(x, at.first, i * kStageInputs, tile_shared + i * Shape::kStageBytes);
     }
     CommitCopies();
   }
-  float sum[Shape::kRowTiles][Shape::kColumnTiles][4] = {};
+  TileSums<Shape> sum = {};
   for (uint32_t i = 0; i < stages; ++i) {
     WaitForCopies<kRing - 2>();
     __syncthreads();  // the stage is here for all, and the one before it has been read by all
     const uint32_t ahead = i + kRing - 1;
     if (ahead < stages) {
       uint8_t* to = tile_shared + ahead % kRing * Shape::kStageBytes;
-      Shape::LoadWeights(linear, output, ahead * kStageInputs, to);
-      Shape::LoadTokens(x, first, ahead * kStageInputs, to);
+      Shape::LoadWeights(linear, at.output, ahead * kStageInputs, to);
+      Shape::LoadTokens(x, at.first, ahead * kStageInputs, to);
     }
     CommitCopies();
     const uint8_t* stage = tile_shared + i % kRing * Shape::kStageBytes;
@@ -116,32 +159,12 @@ __global__ void __launch_bounds__(Shape::kThreads)
       uint2 weights[Shape::kColumnTiles];
 #pragma unroll
       for (int n = 0; n < Shape::kColumnTiles; ++n) {
-        weights[n] = StageWeights(stage, own_tile + n, step);
+        weights[n] = StageWeights(stage, at.tile + n, step);
       }
-#pragma unroll
-      for (int m = 0; m < Shape::kRowTiles; ++m) {
-        const uint2 a = Shape::Numbers(stage, own_row + m * 16 + g, step);
-        const uint2 b = Shape::Numbers(stage, own_row + m * 16 + g + 8, step);
-#pragma unroll
-        for (int n = 0; n < Shape::kColumnTiles; ++n) {
-          MultiplyAdd(sum[m][n], {a.x, b.x, a.y, b.y}, weights[n].x, weights[n].y);
-        }
-      }
+      AddStep<Shape>(stage, step, at, weights, sum);
     }
   }
-#pragma unroll
-  for (int n = 0; n < Shape::kColumnTiles; ++n) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const uint32_t column = output + (own_tile + n) * 8 + t * 2 + i % 2;
-      if (column >= linear.outputs) continue;
-#pragma unroll
-      for (int m = 0; m < Shape::kRowTiles; ++m) {
-        const uint32_t token = first + own_row + m * 16 + g + i / 2 * 8;
-        if (token < x.rows) StoreResult(linear, y, token, column, sum[m][n][i]);
-      }
-    }
-  }
+  StoreSums<Shape>(linear, x, y, at, sum);
 }
 
 template <typename Shape>
