@@ -19,6 +19,7 @@
 #include "hwy/targets.h"
 #include "kernels/base/tensor_view.h"
 #include "kernels/base/test_seed.h"
+#include "kernels/base/worst_difference.h"
 
 namespace rivulet {
 
@@ -75,7 +76,7 @@ inline double Distance(std::span<const float> got, std::span<const float> wanted
   double worst = got.size() == wanted.size() ? 0 : INFINITY;
   for (size_t i = 0; i < got.size() && i < wanted.size(); ++i) {
     const double scale = std::max(1.0, std::abs(double{wanted[i]}));
-    worst = std::max(worst, std::abs(double{got[i]} - wanted[i]) / scale);
+    worst = WorstDifference(worst, got[i] / scale, wanted[i] / scale);
   }
   return worst;
 }
@@ -98,8 +99,8 @@ inline testing::AssertionResult Close(std::span<const float> actual,
   size_t where = 0;
   for (size_t i = 0; i < reference.size(); ++i) {
     largest = std::max(largest, std::abs(reference[i]));
-    const double difference = std::abs(actual[i] - reference[i]);
-    if (!(difference <= worst)) worst = difference, where = i;
+    const double so_far = WorstDifference(worst, actual[i], reference[i]);
+    if (so_far > worst) worst = so_far, where = i;
   }
   if (actual.size() == reference.size() && worst <= tolerance * largest) {
     return testing::AssertionSuccess();

@@ -11,6 +11,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/base/test_support.h"
+#include "kernels/base/worst_difference.h"
 #include "kernels/device/buckets_operations.h"
 #include "kernels/device/device_buffers.h"
 #include "kernels/device/fake_device.h"
@@ -167,11 +168,10 @@ class BucketsTest : public testing::TestWithParam<Case> {
   Inputs inputs_;
 };
 
-double WorstDifference(const std::vector<float>& a, const std::vector<float>& b) {
+double LargestDifference(const std::vector<float>& a, const std::vector<float>& b) {
   double worst = a.size() == b.size() ? 0 : INFINITY;
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
-    const double difference = std::abs(double{a[i]} - b[i]);
-    worst = std::isnan(difference) ? INFINITY : std::max(worst, difference);
+    worst = WorstDifference(worst, a[i], b[i]);
   }
   return worst;
 }
@@ -200,10 +200,10 @@ TEST_P(BucketsTest, DoesWhatTheFakeDeviceDoes) {
     const std::vector<float> got = on_gpu.Step(inputs_, step), wanted = on_host.Step(inputs_, step);
     EXPECT_EQ(on_gpu.QueryBuckets(), on_host.QueryBuckets());
     EXPECT_EQ(on_gpu.KeyBuckets(), on_host.KeyBuckets());
-    outputs = std::max(outputs, WorstDifference(got, wanted));
+    outputs = std::max(outputs, LargestDifference(got, wanted));
   }
   for (const uint32_t slot : {1, 2, 3, 5}) {
-    states = std::max(states, WorstDifference(on_gpu.Base(slot), on_host.Base(slot)));
+    states = std::max(states, LargestDifference(on_gpu.Base(slot), on_host.Base(slot)));
   }
   std::printf("%s: outputs differ by %.2g, states by %.2g\n", GetParam().name, outputs, states);
   EXPECT_LE(outputs, 1e-5);

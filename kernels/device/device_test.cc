@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "kernels/base/float8.h"
 #include "kernels/base/test_seed.h"
+#include "kernels/base/worst_difference.h"
 #include "kernels/device/device_operations.h"
 #include "kernels/device/device_step.h"
 #include "kernels/device/gpu_testing.h"
@@ -115,7 +116,7 @@ TEST_P(ProductTest, IsNearTheExactProduct) {
                              : double{BFloat16ToFloat(FloatToBFloat16(x))} *
                                    (GetParam().float8 ? w : BFloat16ToFloat(FloatToBFloat16(w)));
       }
-      worst = std::max(worst, std::abs(exact - y[r * outputs() + n]));
+      worst = WorstDifference(worst, exact, y[r * outputs() + n]);
       largest = std::max(largest, std::abs(exact));
     }
   }

@@ -12,6 +12,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/base/test_support.h"
+#include "kernels/base/worst_difference.h"
 #include "kernels/device/device_buffers.h"
 #include "kernels/device/experts_operations.h"
 #include "kernels/device/fake_device.h"
@@ -155,12 +156,11 @@ class ExpertsTest : public testing::TestWithParam<Case> {
   std::vector<float> gate_up_, down_, correction_, logits_, x_;
 };
 
-double WorstDifference(const std::vector<float>& a, const std::vector<float>& b) {
+double LargestDifference(const std::vector<float>& a, const std::vector<float>& b) {
   double worst = a.size() == b.size() ? 0 : INFINITY;
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
     if (std::isnan(a[i]) && std::isnan(b[i])) continue;
-    const double difference = std::abs(double{a[i]} - b[i]);
-    worst = std::isnan(difference) ? INFINITY : std::max(worst, difference);
+    worst = WorstDifference(worst, a[i], b[i]);
   }
   return worst;
 }
@@ -182,8 +182,8 @@ TEST_P(ExpertsTest, DoesWhatTheFakeDeviceDoes) {
       const ExpertTile &a = got.tiles[i], &b = wanted.tiles[i];
       EXPECT_TRUE(a.expert == b.expert && a.first_row == b.first_row && a.rows == b.rows) << i;
     }
-    const double weights = WorstDifference(got.weights, wanted.weights);
-    const double y = WorstDifference(got.y, wanted.y);
+    const double weights = LargestDifference(got.weights, wanted.weights);
+    const double y = LargestDifference(got.y, wanted.y);
     std::printf("%s, %u tokens: weights differ by %.2g, outputs by %.2g\n", GetParam().name, tokens,
                 weights, y);
     EXPECT_LE(weights, 1e-5);
@@ -204,8 +204,9 @@ TEST_P(ExpertsTest, Float8WeightsAreThoseOfTheFakeDevice) {
     EXPECT_EQ(got.experts, wanted.experts) << tokens;
     double typical = 0;
     for (const float y : wanted.y) typical = std::max(typical, std::abs(double{y}));
-    const double off = WorstDifference(got.y, wanted.y) / typical;
-    const double rounding = WorstDifference(unrounded.Run(logits, x, tokens).y, wanted.y) / typical;
+    const double off = LargestDifference(got.y, wanted.y) / typical;
+    const double rounding =
+        LargestDifference(unrounded.Run(logits, x, tokens).y, wanted.y) / typical;
     std::printf("%s, %u tokens: outputs differ by %.2g, fp8 itself by %.2g of the largest\n",
                 GetParam().name, tokens, off, rounding);
     EXPECT_LE(off, 0.01) << tokens;
@@ -248,7 +249,7 @@ TEST(CombineExpertsTest, WithoutExpertsItGates) {
       device.CombineExperts(call);
       return NumbersOf(device, call.y);
     };
-    EXPECT_LE(WorstDifference(run(**gpu), run(fake)), 1e-5) << columns;
+    EXPECT_LE(LargestDifference(run(**gpu), run(fake)), 1e-5) << columns;
   }
 }
 

@@ -14,6 +14,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/base/test_seed.h"
+#include "kernels/base/worst_difference.h"
 #include "kernels/device/device_buffers.h"
 #include "kernels/device/device_operations.h"
 #include "kernels/device/device_step.h"
@@ -164,7 +165,7 @@ std::vector<float> Feed(Device& device, const Layer& layer, const Inputs& inputs
 double Distance(const std::vector<float>& a, const std::vector<float>& b) {
   double worst = a.size() == b.size() ? 0 : INFINITY, largest = 0;
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
-    worst = std::isfinite(a[i]) ? std::max(worst, std::abs(double{a[i]} - b[i])) : INFINITY;
+    worst = WorstDifference(worst, a[i], b[i]);
     largest = std::max(largest, std::abs(double{b[i]}));
   }
   return worst / largest;

@@ -15,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/test_seed.h"
+#include "kernels/base/worst_difference.h"
 #include "kernels/device/device.h"
 #include "kernels/device/fake_device.h"
 #include "kernels/device/gpu_testing.h"
@@ -344,8 +345,7 @@ void ExpectNear(const std::vector<float>& expected, const std::vector<float>& go
   double worst = 0, largest = 0;
   for (size_t i = 0; i < expected.size(); ++i) {
     if (std::isnan(expected[i])) continue;  // a row that does not run
-    const double difference = std::abs(double{expected[i]} - got[i]);
-    worst = std::isnan(difference) ? INFINITY : std::max(worst, difference);
+    worst = WorstDifference(worst, expected[i], got[i]);
     largest = std::max(largest, std::abs(double{expected[i]}));
   }
   std::printf("%s, %s: worst difference %.2g of %.2g\n",

@@ -11,6 +11,7 @@
 
 #include "kernels/base/check.h"
 #include "kernels/base/test_seed.h"
+#include "kernels/base/worst_difference.h"
 #include "kernels/mixers/allocation_counter.h"
 #include "kernels/mixers/suite_slots.h"
 
@@ -103,7 +104,7 @@ testing::AssertionResult AllFinite(ConstFloatMatrix x) {
 double RelativeError(ConstFloatMatrix a, const std::vector<double>& b, size_t rows) {
   double error = 0, scale = 0;
   for (size_t i = 0; i < rows * a.columns; ++i) {
-    error = std::max(error, std::abs(a.row(i / a.columns)[i % a.columns] - b[i]));
+    error = WorstDifference(error, a.row(i / a.columns)[i % a.columns], b[i]);
   }
   for (size_t i = 0; i < std::max<size_t>(rows, 16) * a.columns; ++i) {
     scale = std::max(scale, std::abs(b[i]));

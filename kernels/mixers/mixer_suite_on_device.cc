@@ -11,6 +11,7 @@
 
 #include "kernels/base/check.h"
 #include "kernels/base/test_seed.h"
+#include "kernels/base/worst_difference.h"
 #include "kernels/device/fake_device.h"
 #include "kernels/device/gated.h"
 #include "kernels/device/gpu_testing.h"
@@ -292,11 +293,10 @@ double DeviceMixerSuite::Distance(size_t text) {
   for (size_t first = 0; first < reference.size(); first += 16 * columns) {
     double scale = 1e-30, distance = 0;
     for (size_t i = first; i < std::min(reference.size(), first + 16 * columns); ++i) {
-      const double off = std::abs(double{expected_[text][i]} - reference[i]);
-      if (!(off <= distance)) distance = off;  // a NaN stays
+      distance = WorstDifference(distance, expected_[text][i], reference[i]);
       scale = std::max(scale, std::abs(reference[i]));
     }
-    if (!(distance / scale <= worst)) worst = distance / scale;
+    worst = std::max(worst, distance / scale);
   }
   return worst;
 }

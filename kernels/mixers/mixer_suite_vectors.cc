@@ -8,6 +8,7 @@
 
 #include "kernels/base/check.h"
 #include "kernels/base/strings.h"
+#include "kernels/base/worst_difference.h"
 #include "kernels/mixers/mixer_suite.h"
 #include "kernels/mixers/suite_slots.h"
 #include "nlohmann/json.hpp"
@@ -80,8 +81,7 @@ std::vector<double> RunGenerated(SuiteSubject& subject, size_t tokens,
 double RelativeError(const std::vector<double>& a, const std::vector<double>& b) {
   double error = 0, scale = 0;
   for (size_t i = 0; i < a.size(); ++i) {
-    // Written so that a NaN is an error, not a pass.
-    if (!(std::abs(a[i] - b[i]) <= error)) error = std::abs(a[i] - b[i]);
+    error = WorstDifference(error, a[i], b[i]);
     scale = std::max(scale, std::abs(b[i]));
   }
   return error / scale;

@@ -23,6 +23,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/base/test_seed.h"
+#include "kernels/base/worst_difference.h"
 #include "kernels/device/fake_device.h"
 #include "kernels/device/gpu_testing.h"
 #include "server/engine/checkpoint_folders.h"
@@ -103,8 +104,7 @@ std::vector<double> Distances(const Answers& a, const Answers& b) {
     double& worst = distances.emplace_back(0);
     for (const TokenLogprob& x : b[i].top) {
       const auto found = known.find(x.token);
-      if (found != known.end())
-        worst = std::max(worst, std::abs(double{found->second} - x.logprob));
+      if (found != known.end()) worst = WorstDifference(worst, found->second, x.logprob);
     }
   }
   std::sort(distances.begin(), distances.end());

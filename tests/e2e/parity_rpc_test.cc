@@ -6,12 +6,12 @@
 // the RPC. RIVULET_PARITY_DIR adds the checkpoints of a folder like tests/parity/fixtures.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
 
 #include "client/client.h"
+#include "kernels/base/worst_difference.h"
 #include "tests/e2e/server_process.h"
 #include "tests/parity/expected.h"
 
@@ -65,10 +65,10 @@ TEST_P(ParityRpcTest, ScoreAndGreedyGenerate) {
     const v1::TokenLogprob& token = scored->tokens(t);
     const std::vector<float>& want = expected_.logprobs[static_cast<size_t>(t)];
     ASSERT_EQ(token.token_id(), expected_.input_ids[static_cast<size_t>(t) + 1]);
-    worst = std::max(worst, std::abs(double{token.logprob()} - double{want[token.token_id()]}));
+    worst = WorstDifference(worst, token.logprob(), want[token.token_id()]);
     ASSERT_EQ(token.top_size(), 20);
     for (const v1::TokenLogprob& top : token.top()) {
-      worst = std::max(worst, std::abs(double{top.logprob()} - double{want.at(top.token_id())}));
+      worst = WorstDifference(worst, top.logprob(), want.at(top.token_id()));
     }
   }
   std::cout << NameOf(GetParam()) << ": largest difference " << worst << std::endl;

@@ -5,7 +5,6 @@
 //
 // Runs the fixtures of this folder. With RIVULET_PARITY_DIR=DIR also every checkpoint there.
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
@@ -14,6 +13,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/base/test_directory.h"
+#include "kernels/base/worst_difference.h"
 #include "kernels/mixers/mixer.h"
 #include "model_loader/loaded_model.h"
 #include "model_loader/mixers/parsers.h"
@@ -100,9 +100,7 @@ class ParityTest : public testing::TestWithParam<std::string> {
       EXPECT_TRUE(row.status.ok()) << row.status;
       EXPECT_EQ(row.scores.size(), expected_.input_ids.size());
       for (size_t t = 0; t < row.scores.size(); ++t) {
-        const double difference =
-            std::abs(row.scores[t].chosen.logprob - expected_.logprobs[t][token]);
-        worst = std::isfinite(difference) ? std::max(worst, difference) : INFINITY;
+        worst = WorstDifference(worst, row.scores[t].chosen.logprob, expected_.logprobs[t][token]);
       }
     }
     for (const auto& session : sessions_) session->CommitSegment();

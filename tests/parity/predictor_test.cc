@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/base/worst_difference.h"
 #include "kernels/device/fake_device.h"
 #include "kernels/device/gpu_testing.h"
 #include "server/engine/cpu_engine.h"
@@ -114,8 +115,7 @@ TEST_P(PredictorTest, LogProbabilities) {
     const std::span<const float> row(logits.data() + t * expected_.vocab(), expected_.vocab());
     const double log_sum = LogSum(row);
     for (size_t i = 0; i < row.size(); ++i) {
-      const double difference = row[i] - log_sum - expected_.predicted_logprobs[t][i];
-      worst = std::isfinite(difference) ? std::max(worst, std::abs(difference)) : INFINITY;
+      worst = WorstDifference(worst, row[i] - log_sum, expected_.predicted_logprobs[t][i]);
     }
   }
   std::cout << GetParam() << ": largest difference " << worst << std::endl;

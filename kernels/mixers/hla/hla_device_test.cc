@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "kernels/base/test_seed.h"
+#include "kernels/base/worst_difference.h"
 #include "kernels/device/device_step.h"
 #include "kernels/device/fake_device.h"
 #include "kernels/device/gpu_testing.h"
@@ -221,9 +222,8 @@ double Distance(const std::vector<float>& a, const std::vector<float>& b) {
   for (size_t first = 0; first < a.size(); first += columns) {
     double most = 1e-30, difference = 0;
     for (size_t i = first; i < first + columns; ++i) {
-      if (!std::isfinite(a[i]) || !std::isfinite(b[i])) return INFINITY;
       most = std::max(most, std::abs(double{a[i]}));
-      difference = std::max(difference, std::abs(double{a[i]} - b[i]));
+      difference = WorstDifference(difference, a[i], b[i]);
     }
     worst = std::max(worst, difference / most);
   }

@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "kernels/base/test_seed.h"
 #include "kernels/base/test_support.h"
+#include "kernels/base/worst_difference.h"
 #include "kernels/mixers/mixer_suite.h"
 #include "kernels/mixers/softmax_attention/softmax_attention_recurrence.h"
 #include "kernels/mixers/softmax_attention/softmax_attention_subject.h"
@@ -101,7 +102,7 @@ double ErrorOf(ConstFloatMatrix outputs, const std::vector<double>& reference) {
   double error = 0, scale = 0;
   for (size_t i = 0; i < reference.size(); ++i) {
     const double value = outputs.row(first + i / outputs.columns)[i % outputs.columns];
-    if (!(std::abs(value - reference[i]) <= error)) error = std::abs(value - reference[i]);
+    error = WorstDifference(error, value, reference[i]);
     scale = std::max(scale, std::abs(reference[i]));
   }
   return error / scale;
