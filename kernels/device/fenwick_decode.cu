@@ -82,7 +82,7 @@ class FenwickDecode : public FenwickFold<true, kParts, kBf16Pages> {
            warps * kHeldPages * kHeldBytes;
   }
 
-  __device__ void Run(uint32_t rehearsed) {
+  __device__ void Run() {
     // Volatile: asked for beside the number of tokens, and not after it.
     const volatile uint64_t& at = c_.rows.segments[blockIdx.y].position;
     const volatile uint32_t& table = c_.pages.segments[blockIdx.y].first;
@@ -94,13 +94,14 @@ class FenwickDecode : public FenwickFold<true, kParts, kBf16Pages> {
     token_ = segment_.first_token, columns_ = 1;
     live_ = LivePages(chunk, c_.pages.levels), pages_ = __popcll(live_);
     if (Lives()) slot_ = c_.pages.slots[first_slot + lane_];
-    StartPages(blockIdx.x + blockIdx.y * gridDim.x < rehearsed);
+    StartPages();
     StartTail();
     FindItem();
     if (Adds()) TakeConstants();
     StagePageDecays();
-    RunRehearsed(
-        rehearsed, [&] { HoldPages(); }, [&](bool real) { RunToken(real); });
+    HoldPages();
+    AwaitLastKernel();
+    RunToken();
     if (end_ == kChunk) FoldChunk();
   }
 
@@ -138,15 +139,13 @@ class FenwickDecode : public FenwickFold<true, kParts, kBf16Pages> {
   // Number j that the warp holds; as many as there are, or more: none.
   __device__ uint32_t Held(uint32_t j) const { return warp_ + j * Warps(); }
 
-  // Asks for what shared memory holds. A rehearsal comes before the registers can be waited for, so
-  // their part goes to L2 meanwhile, as pages do for which there is no room.
-  __device__ void StartPages(bool rehearses) {
+  // Asks for what shared memory holds. Pages for which there is no room go to L2 meanwhile.
+  __device__ void StartPages() {
 #pragma unroll
     for (uint32_t j = 0; j < kHeldPages; ++j) {
       if (Held(j) >= pages_) continue;
       const std::byte* strip = Strip(LivePage(Held(j)));
       CopyTiles(held_in_shared_ + j * kHeldBytes, strip, kInRegisters);
-      if (!kBf16Pages && rehearses) FetchTiles(strip, min(kInRegisters, key_tiles_));
     }
     CommitCopies();
 #pragma unroll 1
@@ -283,11 +282,8 @@ class FenwickDecode : public FenwickFold<true, kParts, kBf16Pages> {
 
   // --- the token ---------------------------------------------------------------------------------
 
-  __device__ void RunToken(bool real) {
-    TakeToken(real);
-    // What is computed from these stays in here: the loop around a rehearsal would hold all of it
-    // in registers.
-    asm volatile("" : "+r"(g_), "+r"(t_));
+  __device__ void RunToken() {
+    TakeToken();
     __syncthreads();
     if constexpr (kDelta) {
       ScoreAll();
@@ -302,14 +298,13 @@ class FenwickDecode : public FenwickFold<true, kParts, kBf16Pages> {
       if (lane_ < kChunk) KeepWeight(s_->score[lane_]);
     }
     if (pages_ != 0) ReadHeld();
-    if (real) ReadOthers();
+    ReadOthers();
     __syncthreads();
-    if (Adds()) AddUp(real);
-    if (!real) __syncthreads();  // before the token is taken again
+    if (Adds()) AddUp();
   }
 
   // Everything is asked for before the first number is used.
-  __device__ void TakeToken(bool real) {
+  __device__ void TakeToken() {
     const bool value = part_ == Part::kValue;
     float step = 0.0f;
     if (Adds() || (value && c_.times_step)) {
@@ -317,25 +312,24 @@ class FenwickDecode : public FenwickFold<true, kParts, kBf16Pages> {
     }
     if (Adds()) {
       AskForToken();
-      KeepDecays(step, real);
+      KeepDecays(step);
     } else {
       float4 x = {};
       if (from_ != nullptr && value) x.x = ReadLate(from_);
       if (from_ != nullptr && !value) x = ReadLate(reinterpret_cast<const float4*>(from_));
-      StoreItem(x, step, real);
+      StoreItem(x, step);
     }
   }
 
-  __device__ void StoreItem(float4 x, float step, bool real) {
-    const bool keeps = real && row_ != nullptr;
+  __device__ void StoreItem(float4 x, float step) {
     bf16* const to = k_ + to_;
     if (part_ == Part::kValue) {
       if (c_.times_step) x.x *= step;
       StoreParts<kParts>(to, kChunk * dv_, x.x);
-      if (keeps) Store(row_, x.x);
+      if (row_ != nullptr) Store(row_, x.x);
     } else if (part_ != Part::kNone) {
       StoreFour<kParts>(to, part_ == Part::kKey ? kChunk * dk_ : dk_, x);
-      if (keeps) StoreFour(row_, x);
+      if (row_ != nullptr) StoreFour(row_, x);
       if (kDelta && part_ == Part::kQuery) {
         *reinterpret_cast<float4*>(query_ + threadIdx.x * 4 - c_.padded_key) = x;
       }
@@ -358,14 +352,14 @@ class FenwickDecode : public FenwickFold<true, kParts, kBf16Pages> {
   }
 
   // Cumulative from the border.
-  __device__ void KeepDecays(float step, bool real) {
+  __device__ void KeepDecays(float step) {
     const float last = __shfl_sync(0xffffffffu, decay_, begin_ == 0 ? 0 : begin_ - 1);
     float sum = begin_ == 0 ? 0.0f : last;
     sum += c_.rate != nullptr ? rate_ * step : step;
     if (lane_ == begin_) {
       decay_ = sum;
-      if (real && WritesHead()) DecayRow()[begin_] = sum;
-      if (real && kDelta && WritesHead()) BetaRow()[begin_] = beta_;
+      if (WritesHead()) DecayRow()[begin_] = sum;
+      if (kDelta && WritesHead()) BetaRow()[begin_] = beta_;
     }
     if (lane_ >= kChunk) return;
     s_->decay[lane_] = decay_;
@@ -509,7 +503,7 @@ class FenwickDecode : public FenwickFold<true, kParts, kBf16Pages> {
   // --- sums --------------------------------------------------------------------------------------
 
   // Lanes of column 0 have value columns g and g + 8.
-  __device__ void AddUp(bool real) const {
+  __device__ void AddUp() const {
     float total[4] = {};
     const float now = s_->decay[begin_];
     float weight = 0.0f;
@@ -539,8 +533,8 @@ class FenwickDecode : public FenwickFold<true, kParts, kBf16Pages> {
     }
     AddTail(total);
     if (t_ != 0) return;
-    Write(0, total[0], real);
-    Write(1, total[2], real);
+    Write(0, total[0]);
+    Write(1, total[2]);
   }
 
   __device__ void AddTail(float (&total)[4]) const {
@@ -557,11 +551,9 @@ class FenwickDecode : public FenwickFold<true, kParts, kBf16Pages> {
     }
   }
 
-  __device__ void Write(uint32_t half, float x, bool real) const {
+  __device__ void Write(uint32_t half, float x) const {
     const uint32_t e = ValueColumn(half);
     if (c_.skip != nullptr && HasValue(half)) x = fmaf(Skip(half), skipped_[half], x);
-    asm volatile("" ::"f"(x));  // computed in a rehearsal, too
-    if (!real) return;
     c_.out.data[size_t{token_} * c_.out.stride + size_t{head_} * c_.padded_value + e] = x;
   }
 
@@ -581,18 +573,18 @@ class FenwickDecode : public FenwickFold<true, kParts, kBf16Pages> {
   const float* level_ = nullptr;
 };
 
-// Four blocks of four warps share a processor, or five. With keys of 128 shared memory has room for
-// as many where rows are bf16 and there is no delta rule, otherwise for two to four.
-constexpr int Registers(int parts, bool bf16_pages, bool delta) {
-  return parts == 1 && bf16_pages && !delta ? 96 : 128;
-}
+// Four blocks of four warps share a processor, or five with pages of bf16. With keys of 128 shared
+// memory has room for as many where rows are bf16 and there is no delta rule, otherwise for two to
+// four. Nothing is rehearsed (rehearsal.cuh): steps of one and two rows were 2 to 4 % slower with
+// it.
+constexpr int Registers(bool bf16_pages) { return bf16_pages ? 96 : 128; }
 
 template <int kParts, bool kBf16Pages, bool kDelta>
-__global__ void __maxnreg__(Registers(kParts, kBf16Pages, kDelta))
-    FenwickDecodeKernel(const __grid_constant__ FenwickCall call, uint32_t rehearsed) {
+__global__ void __maxnreg__(Registers(kBf16Pages))
+    FenwickDecodeKernel(const __grid_constant__ FenwickCall call) {
   extern __shared__ __align__(16) std::byte memory[];
   AllowNextKernel();
-  FenwickDecode<kParts, kBf16Pages, kDelta>(call, memory).Run(rehearsed);
+  FenwickDecode<kParts, kBf16Pages, kDelta>(call, memory).Run();
 }
 
 // If all blocks find room at once. Four warps have room for eight pages; more of them read and
@@ -607,12 +599,11 @@ bool Launch(const FenwickCall& call, const LaunchContext& context) {
   const uint32_t shared =
       FenwickDecode<kParts, kBf16Pages, kDelta>::SharedBytes(call, threads / 32);
   const uint32_t resident = std::min(kSharedOfBlocks / (shared + kSharedReserve),
-                                     65536 / (threads * Registers(kParts, kBf16Pages, kDelta)));
+                                     65536 / (threads * Registers(kBf16Pages)));
   if (blocks > processors * resident) return false;
   static const cudaError_t prepared = AllowAllShared(kernel);
   context.Check(prepared);
-  context.Run(kernel, dim3(of_segment, call.rows.segment_count), threads, shared, call,
-              context.RehearsedBlocks(std::min(blocks, processors)));
+  context.Run(kernel, dim3(of_segment, call.rows.segment_count), threads, shared, call);
   return true;
 }
 
