@@ -102,7 +102,7 @@ inline testing::AssertionResult Close(std::span<const float> actual,
     const double so_far = WorstDifference(worst, actual[i], reference[i]);
     if (so_far > worst) worst = so_far, where = i;
   }
-  if (actual.size() == reference.size() && worst <= tolerance * largest) {
+  if (actual.size() == reference.size() && std::isfinite(worst) && worst <= tolerance * largest) {
     return testing::AssertionSuccess();
   }
   return testing::AssertionFailure()

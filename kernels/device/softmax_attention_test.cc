@@ -101,8 +101,8 @@ class Sessions {
     return ResultsOf(call);
   }
 
-  // The same of each step, where nothing lies between one step's attention and the next step's but
-  // what does in a model: the embedding.
+  // The same of each step. Between one step's attention and the next step's lies only the
+  // embedding, the kernel of a step that waits before it lets the next one begin.
   std::vector<std::vector<float>> RunInARow(const std::vector<Step>& steps) {
     std::vector<AttendCall> calls;
     uint32_t tokens = 0;
@@ -350,6 +350,7 @@ void ExpectNear(const std::vector<float>& expected, const std::vector<float>& go
   }
   std::printf("%s, %s: worst difference %.2g of %.2g\n",
               testing::UnitTest::GetInstance()->current_test_info()->name(), what, worst, largest);
+  EXPECT_TRUE(std::isfinite(worst)) << what;
   EXPECT_LE(worst, bound * largest) << what;
 }
 
@@ -404,7 +405,9 @@ std::vector<float> Repeated(const std::vector<float>& once, uint32_t times) {
 
 // A block copies the first 64 or 128 tokens of a span before it waits for the kernel before it, if
 // earlier steps have written them: here the last of their pages is one that the step before has
-// just sealed, and nothing but the embedding lies between.
+// just sealed, and only the embedding lies between. Shapes that choose their tokens copy nothing
+// early, and with a small window the step before is too short for the next ones to queue up behind
+// it: there this is a test of correct results only.
 TEST_P(SoftmaxOperation, ReadsThePageThatTheStepBeforeHasSealed) {
   FakeDevice fake;
   Sessions expected(&fake, GetParam(), kSealing + 1), got(device_.get(), GetParam(), kSealing + 1);

@@ -296,6 +296,7 @@ double DeviceMixerSuite::Distance(size_t text) {
       distance = WorstDifference(distance, expected_[text][i], reference[i]);
       scale = std::max(scale, std::abs(reference[i]));
     }
+    if (!std::isfinite(distance)) return INFINITY;
     worst = std::max(worst, distance / scale);
   }
   return worst;

@@ -225,6 +225,7 @@ double Distance(const std::vector<float>& a, const std::vector<float>& b) {
       most = std::max(most, std::abs(double{a[i]}));
       difference = WorstDifference(difference, a[i], b[i]);
     }
+    if (!std::isfinite(difference)) return INFINITY;
     worst = std::max(worst, difference / most);
   }
   return worst;
