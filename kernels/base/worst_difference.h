@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // For tests that compare many numbers and keep the largest difference. std::max will not do: it
-// drops a NaN, so that results which are no numbers pass.
+// drops a NaN, and a test of NaNs would pass.
 #ifndef RIVULET_KERNELS_BASE_WORST_DIFFERENCE_H_
 #define RIVULET_KERNELS_BASE_WORST_DIFFERENCE_H_
 

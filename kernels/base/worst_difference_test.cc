@@ -14,7 +14,7 @@ TEST(WorstDifferenceTest, IsTheLargest) {
   EXPECT_EQ(WorstDifference(2, 2, 6), 4);
 }
 
-TEST(WorstDifferenceTest, KeepsThatANumberWasNone) {
+TEST(WorstDifferenceTest, IsInfiniteFromTheFirstNaNOn) {
   const double worst = WorstDifference(1, NAN, 2);
   EXPECT_EQ(worst, INFINITY);
   EXPECT_EQ(WorstDifference(worst, 1, 2), INFINITY);
