@@ -119,15 +119,19 @@ __device__ inline void FetchToL2(const void* global, uint32_t bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;\n" ::"l"(global), "r"(bytes));
 }
 
-// The same by all threads of a grid, each a share of it: for kernels during which memory would be
-// idle.
-__device__ inline void FetchShare(const std::byte* global, uint32_t bytes) {
+// The same by `threads` threads of each block of a grid, each a share of it: for times at which
+// memory would be idle.
+__device__ inline void FetchShare(const std::byte* global, uint32_t bytes, uint32_t thread,
+                                  uint32_t threads) {
   constexpr uint32_t kShare = 1024;
   const size_t block = blockIdx.x + blockIdx.y * gridDim.x;
-  const size_t step = size_t{gridDim.x} * gridDim.y * blockDim.x * kShare;
-  for (size_t at = (block * blockDim.x + threadIdx.x) * kShare; at < bytes; at += step) {
+  const size_t step = size_t{gridDim.x} * gridDim.y * threads * kShare;
+  for (size_t at = (block * threads + thread) * kShare; at < bytes; at += step) {
     FetchToL2(global + at, min(kShare, bytes - static_cast<uint32_t>(at)));
   }
+}
+__device__ inline void FetchShare(const std::byte* global, uint32_t bytes) {
+  FetchShare(global, bytes, threadIdx.x, blockDim.x);
 }
 
 // What this thread wrote to shared memory comes before what the copy engine writes there later.

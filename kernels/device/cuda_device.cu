@@ -127,7 +127,9 @@ class CudaDevice final : public Device {
     cuda::LaunchPrepare(call, fp32_rows(), context_);
   }
   void Rotate(const RotateCall& call) override { cuda::LaunchRotate(call, context_); }
-  void Recur(const RecurCall& call) override { cuda::LaunchRecur(call, fp32_rows(), context_); }
+  void Recur(const RecurCall& call) override {
+    cuda::LaunchRecur(call, NextWeights(call.rows.tokens), fp32_rows(), context_);
+  }
   void Attend(const AttendCall& call) override { cuda::LaunchAttend(call, fp32_rows(), context_); }
   void PoolKeys(const PoolKeysCall& call) override { cuda::LaunchPoolKeys(call, context_); }
   void ChoosePools(const ChoosePoolsCall& call) override {

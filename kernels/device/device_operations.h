@@ -20,10 +20,22 @@ namespace rivulet {
 // The widest row of AddNorm.
 inline constexpr uint32_t kMostNormedWidth = 8192;
 
+// The factor 1 / sqrt(Σ squares / width + eps) of each row of a product whose input was to be
+// RMS-normed: A (factor · w ∘ x) = factor · A (w ∘ x), so the product need not wait until all of
+// x is there.
+struct RowFactor {
+  const float* squares = nullptr;  // [T, count]: sums of squares of parts of x; null: 1
+  uint32_t stride = 0;
+  uint32_t count = 0;
+  uint32_t width = 0;  // numbers of a row of x
+  float eps = 0;
+};
+
 // x = keep · x, + add · norm(update) (if given); y = norm(x) (if given).
 struct AddNormCall {
   FloatMatrix x;                  // [T, hidden]
   ConstFloatMatrix update = {};   // [T, hidden]
+  RowFactor update_factor = {};   // of the update
   const float* weight = nullptr;  // [hidden], begins at 16 bytes and may be read up to a multiple
                                   // of four; null: y is x
   const float* bias = nullptr;    // null: RMSNorm, else LayerNorm
@@ -146,6 +158,20 @@ struct RotateCall {
 // A normaliser is kept once for each 64 value columns, so that blocks need not wait for each other.
 constexpr uint32_t NormaliserCopies(uint32_t padded_value) { return (padded_value + 63) / 64; }
 
+// Outputs o [T, units · E] of a recurrence, gated and weighted, as the operand of the map that
+// comes next; the factor of their norm comes after that map (RowFactor).
+struct GatedOutputs {
+  // Numbers whose squares are added up first.
+  static constexpr uint32_t kSquares = 16;
+
+  const float* gate = nullptr;  // [T, units · E]; null: outputs are stored as they are
+  uint32_t gate_stride = 0;
+  const float* weight = nullptr;  // [units · E]
+  Operand y = {};                 // [T, units · E]: weight ∘ silu(gate) ∘ o
+  float* squares = nullptr;       // [T, units · E / kSquares]: Σ (silu(gate) ∘ o)²
+  uint32_t squares_stride = 0;
+};
+
 // A sum with one read (kernels/recurrence/declaration.h), optionally by the delta rule.
 struct RecurCall {
   DeviceRows rows;
@@ -189,6 +215,8 @@ struct RecurCall {
   size_t state_offset = 0, normaliser_offset = 0;
   size_t key_offset = 0, value_offset = 0, decay_offset = 0;
   FloatMatrix out;  // [T, units · unit_heads · Ep]
+  // With a gate, `out` is memory for temporaries. Then unit_heads is 1, and E = Ep.
+  GatedOutputs gated = {};
 };
 
 // --- row finish -------------------------------------------------------------------------------

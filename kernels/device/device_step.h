@@ -14,6 +14,7 @@
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/check.h"
 #include "kernels/device/device.h"
+#include "kernels/device/device_operations.h"
 
 namespace rivulet {
 
@@ -119,6 +120,9 @@ struct DeviceStep {
   FloatMatrix stream = {};
   // As LayerStep::handed_on.
   FloatMatrix handed_on = {};
+  // Where a layer that norms the input of its last map may leave the rows' factors to what reads
+  // its output; null: it may not. What they point to is the workspace's.
+  RowFactor* output_factor = nullptr;
   // The output of the layer is not read: it may advance the state and leave out the rest.
   bool state_only = false;
 };

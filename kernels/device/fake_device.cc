@@ -110,6 +110,7 @@ class UnitToken {
     if (!fresh) Load(BaseOf(c_.rows, segment_, position_));
     AppendValue();
     for (uint32_t head = 0; head < c_.unit_heads; ++head) Read(head);
+    if (c_.gated.gate != nullptr) Gate();
     if (place() + 1 == kChunk) Fold();
   }
 
@@ -217,6 +218,24 @@ class UnitToken {
       if (c_.skip != nullptr && e < c_.value_dim) {
         out[e] += c_.skip[unit_ * c_.value_dim + e] * InputValue()[e];
       }
+    }
+  }
+
+  void Gate() const {
+    const GatedOutputs& to = c_.gated;
+    const size_t first = size_t{unit_} * c_.value_dim;
+    const float* out = c_.out.data + token_ * c_.out.stride + first;
+    const float* gate = to.gate + size_t{token_} * to.gate_stride + first;
+    float* squares = to.squares + size_t{token_} * to.squares_stride + first / to.kSquares;
+    for (uint32_t e = 0; e < c_.value_dim; ++e) {
+      const float x = out[e] * Function(Activation::kSilu, gate[e]);
+      StoreOperand(to.y, token_, first + e, to.weight[first + e] * x);
+      float& sum = squares[e / to.kSquares];
+      sum = x * x + (e % to.kSquares == 0 ? 0.0f : sum);
+    }
+    if (unit_ + 1 < c_.units) return;
+    for (size_t i = first + c_.value_dim; i < to.y.columns; ++i) {
+      StoreOperand(to.y, token_, i, 0.0f);
     }
   }
 

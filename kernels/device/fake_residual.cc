@@ -26,12 +26,21 @@ void Norm(std::vector<float>& row, const float* weight, const float* bias, float
   }
 }
 
+float FactorOf(const RowFactor& factor, size_t token) {
+  if (factor.squares == nullptr) return 1.0f;
+  float sum = 0.0f;
+  for (uint32_t i = 0; i < factor.count; ++i) sum += factor.squares[token * factor.stride + i];
+  return 1.0f / std::sqrt(sum / static_cast<float>(factor.width) + factor.eps);
+}
+
 void AddNormRow(const AddNormCall& call, size_t token) {
   float* x = call.x.row(token);
   const size_t columns = call.x.columns;
   if (call.update.data != nullptr) {
     const float* update = call.update.row(token);
     std::vector<float> row(update, update + columns);
+    const float factor = FactorOf(call.update_factor, token);
+    for (float& number : row) number *= factor;
     if (call.update_weight != nullptr) {
       Norm(row, call.update_weight, call.update_bias, call.update_eps);
     }

@@ -27,7 +27,7 @@ constexpr uint32_t kMostThreads = ThreadsFor(kMostNormedWidth);
 static_assert(kMostThreads == 1024);
 
 // Sums of a block: one for each time that a kernel adds up.
-using Scratch = float[4][32];
+using Scratch = float[6][32];
 
 // The sum over the threads of a block, in each of them. No other sum has used `scratch`.
 __device__ inline float SumOfBlock(float x, float (&scratch)[32]) {
@@ -97,6 +97,22 @@ __device__ inline RowNorm NormOfRow(const float4 (&row)[kHeldFours], uint32_t co
     }
   }
   return {mean, 1.0f / sqrtf(SumOfBlock(squares, square_scratch) / count + eps)};
+}
+
+// What a thread adds up for the factor of a row.
+__device__ inline float SquaresOfThread(const RowFactor& factor, uint32_t token) {
+  float sum = 0.0f;
+  if (factor.squares == nullptr) return sum;
+  const float* squares = factor.squares + size_t{token} * factor.stride;
+  for (uint32_t i = threadIdx.x; i < factor.count; i += blockDim.x) sum += ReadLate(squares + i);
+  return sum;
+}
+
+// The factor, from what each thread of the block added up. No other sum has used `scratch`.
+__device__ inline float FactorOf(const RowFactor& factor, float squares, float (&scratch)[32]) {
+  if (factor.squares == nullptr) return 1.0f;
+  const float mean = SumOfBlock(squares, scratch) / static_cast<float>(factor.width);
+  return 1.0f / sqrtf(mean + factor.eps);
 }
 
 }  // namespace rivulet::cuda

@@ -197,7 +197,8 @@ void LaunchRotate(const RotateCall& call, const LaunchContext& context);
 void LaunchSumProgram(const SumProgramCall& call, bool fp32_rows, const LaunchContext& context);
 void LaunchSplitHeads(const SplitHeadsCall& call, const LaunchContext& context);
 void LaunchFeatures(const FeaturesCall& call, const LaunchContext& context);
-void LaunchRecur(const RecurCall& call, bool fp32_rows, const LaunchContext& context);
+void LaunchRecur(const RecurCall& call, const NextWeights& next, bool fp32_rows,
+                 const LaunchContext& context);
 void LaunchFenwick(const FenwickCall& call, bool fp32_rows, const LaunchContext& context);
 void LaunchAttend(const AttendCall& call, bool fp32_products, const LaunchContext& context);
 void LaunchPoolKeys(const PoolKeysCall& call, const LaunchContext& context);

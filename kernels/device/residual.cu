@@ -79,6 +79,8 @@ __global__ void __launch_bounds__(kMostThreads)
   HeldRow<kAligned> row = {static_cast<uint32_t>(call.x.columns)};
   if (call.update.data != nullptr) {
     row.Load(call.update.data + token * call.update.stride);
+    const float squares = SquaresOfThread(call.update_factor, token);
+    row.Scale(FactorOf(call.update_factor, squares, scratch[4]));
     if (call.update_weight != nullptr) {
       row.Norm(call.update_weight, call.update_bias, call.update_eps, scratch[0], scratch[1]);
     }

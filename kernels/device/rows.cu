@@ -49,32 +49,44 @@ __global__ void EmbedKernel(DeviceTable table, const uint32_t* __restrict__ ids,
 
 // --- residual sum and norm ---------------------------------------------------------------------
 
-// Of one row: x += update, and its norm.
+// row += factor · update, which becomes x. The sum of squares is the thread's part of the factor.
+template <bool kAligned>
+__device__ void AddUpdate(const AddNormCall& call, const float4 (&added)[kHeldFours], float squares,
+                          float (&scratch)[32], bool real, float4 (&row)[kHeldFours]) {
+  const auto columns = static_cast<uint32_t>(call.x.columns);
+  const float factor = FactorOf(call.update_factor, squares, scratch);
+  float* x = call.x.data + blockIdx.x * call.x.stride;
+#pragma unroll
+  for (uint32_t j = 0; j < kHeldFours; ++j) {
+    const uint32_t i = (threadIdx.x + j * blockDim.x) * 4;
+    if (i >= columns) continue;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) At(row[j], k) = fmaf(factor, At(added[j], k), At(row[j], k));
+    if (real) WriteFour<kAligned>(x, i, columns, row[j]);
+  }
+}
+
+// Of one row: x += factor · update, and its norm.
 template <bool kAligned>
 __device__ void AddNormRow(const AddNormCall& call, const NextWeights& next, Scratch& scratch,
                            bool real) {
   const uint32_t token = blockIdx.x, columns = static_cast<uint32_t>(call.x.columns);
-  float4 weights[kHeldFours], row[kHeldFours];
-  float* x = call.x.data + token * call.x.stride;
+  float4 weights[kHeldFours], row[kHeldFours], added[kHeldFours];
+  const float* x = call.x.data + token * call.x.stride;
   const float* update = call.update.data;
   if (update != nullptr) update += token * call.update.stride;
 #pragma unroll
   for (uint32_t j = 0; j < kHeldFours; ++j) {
     const uint32_t i = (threadIdx.x + j * blockDim.x) * 4;
-    row[j] = weights[j] = {0.0f, 0.0f, 0.0f, 0.0f};
+    row[j] = weights[j] = added[j] = {0.0f, 0.0f, 0.0f, 0.0f};
     if (i >= columns) continue;
     if (call.weight != nullptr) weights[j] = LoadFour(call.weight + i);
     row[j] = ReadFour<kAligned>(x, i, columns);
-    if (update == nullptr) continue;
-    const float4 added = ReadFour<kAligned>(update, i, columns);
-    row[j].x += added.x, row[j].y += added.y, row[j].z += added.z, row[j].w += added.w;
+    if (update != nullptr) added[j] = ReadFour<kAligned>(update, i, columns);
   }
+  const float squares = SquaresOfThread(call.update_factor, token);
   if (real) FetchShare(next.weights, next.bytes);  // behind the loads, which must not wait for it
-#pragma unroll
-  for (uint32_t j = 0; j < kHeldFours; ++j) {
-    const uint32_t i = (threadIdx.x + j * blockDim.x) * 4;
-    if (i < columns && update != nullptr && real) WriteFour<kAligned>(x, i, columns, row[j]);
-  }
+  if (update != nullptr) AddUpdate<kAligned>(call, added, squares, scratch[4 + real], real, row);
   if (call.y.data == nullptr) return;
   const RowNorm norm =
       NormOfRow(row, columns, call.bias != nullptr, call.eps, scratch[real], scratch[2 + real]);

@@ -167,6 +167,64 @@ TEST_P(AddNormTest, RareFormsAreNearTheFakeDevice) {
   }
 }
 
+// Of `count` sums each, as if of a row of three times as many numbers.
+RowFactor FactorFor(Device& device, const std::vector<float>& numbers, uint32_t rows,
+                    uint32_t count) {
+  std::vector<float> squares;
+  for (const float x : numbers) squares.push_back(x * x);
+  const FloatMatrix on_device = MatrixOn(device, squares, rows, count);
+  return {.squares = on_device.data,
+          .stride = static_cast<uint32_t>(on_device.stride),
+          .count = count,
+          .width = 3 * count,
+          .eps = 1e-3f};
+}
+
+TEST_P(AddNormTest, AFactorOfTheUpdateIsNearTheFakeDevices) {
+  const auto gpu = OpenCudaDevice(ProductPrecision::kFloat32);
+  ASSERT_TRUE(gpu.ok()) << gpu.status();
+  FakeDevice fake;
+  constexpr uint32_t kRows = 40;
+  for (const uint32_t count : {1u, 320u, 1031u}) {
+    const Stream stream = RandomStream(kRows, GetParam(), true, count == 320, random_);
+    const std::vector<float> numbers = RandomFloats(size_t{kRows} * count, random_);
+    for (const bool norms_update : {false, true}) {
+      const auto run = [&](Device& device) {
+        AddNormCall call = CallFor(device, stream);
+        call.update_factor = FactorFor(device, numbers, kRows, count);
+        if (norms_update) call.update_weight = ToDevice(device, stream.bias);
+        return RunNorm(device, call);
+      };
+      const Normed got = run(**gpu), wanted = run(fake);
+      EXPECT_LE(Distance(got.x, wanted.x), 3e-5) << count << norms_update;
+      EXPECT_LE(Distance(got.y, wanted.y), 3e-5) << count << norms_update;
+    }
+  }
+}
+
+TEST_P(AddNormTest, ARowWithAFactorHasTheSameBitsAloneAndInTwoCalls) {
+  const auto gpu = OpenCudaDevice(ProductPrecision::kBFloat16);
+  ASSERT_TRUE(gpu.ok()) << gpu.status();
+  constexpr uint32_t kRows = 30, kCount = 320;
+  const Stream all = RandomStream(kRows, GetParam(), true, false, random_);
+  const std::vector<float> numbers = RandomFloats(size_t{kRows} * kCount, random_);
+  AddNormCall call = CallFor(**gpu, all);
+  call.update_factor = FactorFor(**gpu, numbers, kRows, kCount);
+  const Normed together = RunNorm(**gpu, call);
+  for (uint32_t r = 0; r < kRows; r += 7) {
+    Stream one = all;
+    one.rows = 1;
+    one.x = RowOf(all.x, r, all.columns), one.update = RowOf(all.update, r, all.columns);
+    AddNormCall sum = CallFor(**gpu, one), norm = sum;
+    sum.update_factor = FactorFor(**gpu, RowOf(numbers, r, kCount), 1, kCount);
+    sum.y = {}, norm.update = {};
+    (*gpu)->AddNorm(sum);
+    const Normed alone = RunNorm(**gpu, norm);
+    EXPECT_TRUE(SameBits(alone.x, RowOf(together.x, r, all.columns))) << r;
+    EXPECT_TRUE(SameBits(alone.y, RowOf(together.y, r, together.y.size() / kRows))) << r;
+  }
+}
+
 // Of one warp, of many; no multiple of four; the widest.
 INSTANTIATE_TEST_SUITE_P(Widths, AddNormTest,
                          testing::Values(3u, 64u, 257u, 768u, 2560u, 4097u, kMostNormedWidth));

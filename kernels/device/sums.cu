@@ -661,20 +661,23 @@ void LaunchForColumns(const RecurCall& call, const LaunchContext& context) {
   LaunchForState<4, kParts>(call, context);
 }
 
-void LaunchPart(const RecurCall& call, bool fp32_rows, const LaunchContext& context) {
-  if (!fp32_rows && (LaunchStream(call, context) || LaunchDecode(call, context))) return;
+void LaunchPart(const RecurCall& call, const NextWeights& next, bool fp32_rows,
+                const LaunchContext& context) {
+  if (!fp32_rows && (LaunchStream(call, next, context) || LaunchDecode(call, context))) return;
   if (fp32_rows) {
     LaunchForColumns<2>(call, context);
   } else {
     LaunchForColumns<1>(call, context);
   }
   if (!call.rows.single) LaunchKeepRows(call, fp32_rows, context);
+  if (call.gated.gate != nullptr) LaunchGateOutputs(call, context);
 }
 
 }  // namespace
 
-void LaunchRecur(const RecurCall& call, bool fp32_rows, const LaunchContext& context) {
-  ByParts(call, [&](const RecurCall& part) { LaunchPart(part, fp32_rows, context); });
+void LaunchRecur(const RecurCall& call, const NextWeights& next, bool fp32_rows,
+                 const LaunchContext& context) {
+  ByParts(call, [&](const RecurCall& part) { LaunchPart(part, next, fp32_rows, context); });
 }
 
 }  // namespace rivulet::cuda

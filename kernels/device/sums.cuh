@@ -304,12 +304,22 @@ inline uint32_t WarpsOf(const RecurCall& call, int processors) {
 
 // sums_decode.cu: one token a segment, for what it says of the call. False: not such a call.
 bool LaunchDecode(const RecurCall& call, const LaunchContext& context);
-// sums_stream.cu: the same for many segments.
-bool LaunchStream(const RecurCall& call, const LaunchContext& context);
+// sums_stream.cu: the same for many segments. `next`: of the product that reads gated outputs.
+bool LaunchStream(const RecurCall& call, const NextWeights& next, const LaunchContext& context);
 
 // sum_program_stream.cu: a program for one token of each of many segments, for what it says of the
 // call. False: not such a call.
 bool LaunchProgramStream(const SumProgramCall& call, const LaunchContext& context);
+
+// Whether the kernels of those files can gate the call's outputs, if they are to be gated.
+constexpr bool CanGate(const RecurCall& call) {
+  const bool plain = !call.delta && !call.normaliser && call.decay != Decay::kChannel;
+  return call.gated.gate == nullptr ||
+         (plain && call.unit_heads == 1 && call.padded_key <= kHeldTiles * 16 &&
+          call.gated.y.columns == call.units * call.value_dim);
+}
+// gated_outputs.cu: gates the outputs of the call's tokens, which are stored as they are.
+void LaunchGateOutputs(const RecurCall& call, const LaunchContext& context);
 
 // sums_keep.cu: the rows that blocks of sums.cu share, which a kernel after it writes.
 void LaunchKeepRows(const RecurCall& call, bool fp32_rows, const LaunchContext& context);

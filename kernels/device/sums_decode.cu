@@ -97,6 +97,7 @@ class DecodeUnit : public DecodeBlock {
 
   static constexpr int kTiles = kHeldTiles;  // of 16 keys that a warp holds in registers
   static constexpr uint32_t kNumber = kBf16State ? 2 : 4;
+  static constexpr bool kGates = !kNormaliser && !kDelta;  // CanGate
 
   __device__ static DecodePlace PlaceOf(const DecodeGrid& grid, uint32_t units, uint32_t unit) {
     const uint32_t block = Over(blockIdx.x, grid.of_unit), splits = grid.of_unit.divisor;
@@ -179,9 +180,13 @@ class DecodeUnit : public DecodeBlock {
     }
   }
 
-  // D, which no kernel writes.
+  // D and weights, which no kernel writes.
   __device__ void FindSkip() {
-    if (c_.skip == nullptr || 2 * t_ >= columns_) return;
+    if (kGates && HasGate()) {
+      if (c_.skip != nullptr) skip_[0] = c_.skip[GatedColumn()];
+      skip_[1] = c_.gated.weight[GatedColumn()];
+    }
+    if ((kGates && Gates()) || c_.skip == nullptr || 2 * t_ >= columns_) return;
 #pragma unroll
     for (uint32_t half = 0; half < 2; ++half) {
       const uint32_t e = Column() + g_ + half * 8;
@@ -258,9 +263,14 @@ class DecodeUnit : public DecodeBlock {
     }
   }
 
-  // What D is multiplied with in the two value columns that the lane writes.
+  // What D is multiplied with in the two value columns that the lane writes; of gated outputs in
+  // one, and its gate.
   __device__ void TakeSkip() {
-    if (c_.skip == nullptr || 2 * t_ >= columns_) return;
+    if (kGates && HasGate()) {
+      skipped_[0] = ReadLate(Value() + Column() + g_ + t_ * 8);
+      skipped_[1] = ReadLate(GateAt());
+    }
+    if ((kGates && Gates()) || c_.skip == nullptr || 2 * t_ >= columns_) return;
 #pragma unroll
     for (uint32_t half = 0; half < 2; ++half) {
       const uint32_t e = Column() + g_ + half * 8;
@@ -332,6 +342,10 @@ class DecodeUnit : public DecodeBlock {
     const uint2 p = TransposedScores(score, g_ < columns_ && !(kDelta && g_ == 0));
     MultiplyAdd(sum, v, p.x, p.y);
     if constexpr (kNormaliser) Divide(weight, p, sum);
+    if (kGates && Gates()) {
+      const float x = WithSkip(0, OwnOutput(sum[0], sum[2]));
+      return WriteGated(x, skipped_[1], skip_[1], Real());
+    }
 #pragma unroll
     for (uint32_t i = 0; i < 4; ++i) Write(2 * t_ + i % 2, i / 2, sum[i]);
   }
@@ -389,11 +403,15 @@ class DecodeUnit : public DecodeBlock {
     __syncwarp();
   }
 
+  __device__ float WithSkip(uint32_t half, float x) const {
+    return c_.skip != nullptr ? fmaf(skip_[half], skipped_[half], x) : x;
+  }
+
   __device__ void Write(uint32_t column, uint32_t half, float x) {
     if (column >= columns_ || (kDelta && column == 0)) return;
     const uint32_t head = kDelta ? unit_ : unit_ * c_.unit_heads + column;
     const uint32_t e = Column() + g_ + half * 8;
-    if (c_.skip != nullptr && e < c_.value_dim) x = fmaf(skip_[half], skipped_[half], x);
+    if (e < c_.value_dim) x = WithSkip(half, x);
     float* to = c_.out.data + size_t{Token()} * c_.out.stride + size_t{head} * c_.padded_value + e;
     asm volatile("" ::"f"(x));  // computed in a rehearsal, too
     if (Real()) *to = x;
@@ -625,7 +643,7 @@ bool LaunchDecode(const RecurCall& call, const LaunchContext& context) {
   const uint32_t columns = call.delta ? 2 : call.unit_heads;
   constexpr uint32_t kMostKeys = kHeldTiles * 16 * 2;
   if (!call.rows.single || !aligned || columns > kMostColumns || call.padded_key > kMostKeys ||
-      (channel && (call.times_step || call.skip != nullptr))) {
+      !CanGate(call) || (channel && (call.times_step || call.skip != nullptr))) {
     return false;
   }
   return call.bf16_state ? LaunchForState<true>(call, context)

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "kernels/device/bulk_copy.cuh"
+#include "kernels/device/gated_outputs.cuh"
 #include "kernels/device/rehearsal.cuh"
 #include "kernels/device/sums.cuh"
 
@@ -110,6 +111,29 @@ class DecodeBlock {
   // Whether the token has a decay of its own, by unit or by channel.
   __device__ bool TakesDecay() const { return c_.decay != Decay::kNone && c_.constant == nullptr; }
 
+  // Of gated outputs a unit has one column. Lanes t = 0 and t = 1 have a number each.
+  __device__ bool Gates() const { return c_.gated.gate != nullptr; }
+  __device__ bool HasGate() const { return Gates() && t_ < 2; }
+  __device__ uint32_t GatedColumn() const { return unit_ * c_.value_dim + Column() + g_ + t_ * 8; }
+  __device__ const float* GateAt() const {
+    return c_.gated.gate + size_t{Token()} * c_.gated.gate_stride + GatedColumn();
+  }
+  // Gates the lane's output x, and stores it.
+  __device__ void WriteGated(float x, float gate, float weight, bool stores) const {
+    x *= Silu(gate);
+    const float squares = SquaresOf<4, 1>(x, t_ == 1);
+    asm volatile("" ::"f"(squares), "f"(weight));  // in a rehearsal, too
+    if (t_ > 1 || !stores) return;
+    const uint32_t column = GatedColumn();
+    StoreOperand(c_.gated.y, Token(), column, x * weight);
+    if (lane_ == 0) StoreSquares(c_.gated, Token(), column, squares);
+  }
+  // The lane's output, of those that lanes t = 0 have in columns g and g + 8.
+  __device__ float OwnOutput(float near, float far) const {
+    far = __shfl_up_sync(0xffffffffu, far, 1);
+    return t_ == 0 ? near : far;
+  }
+
   // The first `ahead` blocks ask for the state of the block that comes so much later and may have
   // to wait for room on a processor, of numbers of so many bytes. `row`: of the grid, from the one
   // of the first segment on.
@@ -185,10 +209,11 @@ class DecodeReader : public DecodeBlock {
   __device__ const float* Beta() const {
     return c_.beta + size_t{Token()} * c_.beta_stride + unit_;
   }
-  // Of the token, in the two value columns that the lane solves for or writes.
+  // Of the token, in the two value columns that the lane solves for or writes; of gated outputs in
+  // one, and its gate.
   __device__ void TakeValues() {
     values_now_[0] = ReadLate(v_at_);
-    values_now_[1] = ReadLate(v_at_ + 8);
+    values_now_[1] = ReadLate(v_at_ + gate_ahead_);
   }
 
   // The solved values of the tail's rows in columns g and g + 8.
@@ -252,6 +277,7 @@ class DecodeReader : public DecodeBlock {
   bool fresh_ = false, real_ = false;  // real: not a rehearsal
   // Of the token, and where it is kept in the tail; null: not by this block.
   const float* v_at_ = nullptr;
+  int64_t gate_ahead_ = 8;  // from v_at_ to the second value column or the gate
   float* to_ = nullptr;
   bf16* keeps_v_ = nullptr;
   float beta_ = 0.0f, values_now_[2] = {};

@@ -72,6 +72,7 @@ class DecodeByUnit : public DecodeReader {
   static constexpr uint32_t kKey = Form::kKey, kStride = Form::kStride;
   static constexpr uint32_t kPieces = kKey / 128;  // of a row of keys
   static constexpr uint32_t kAtOnce = 2;           // pieces that a warp asks for at once
+  static constexpr bool kGates = !Form::kNormaliser && Form::kTiles <= kHeldTiles;  // CanGate
 
   // Four numbers of a lane, of one piece of the token's rows.
   struct Four {
@@ -219,11 +220,22 @@ class DecodeByUnit : public DecodeReader {
       keeps_v_ = ValueRow(place_) + column;
       beta_at_ = Beta();
     }
+    if (kGates && Gates()) return FindGate();
     const bool skips = c_.skip != nullptr && 2 * t_ < columns_;
     takes_values_ = c_.delta || skips;
     if (!skips) return;
     skip_[0] = c_.skip[unit_ * c_.value_dim + column];
     skip_[1] = c_.skip[unit_ * c_.value_dim + column + 8];
+  }
+
+  __device__ void FindGate() {
+    takes_values_ = HasGate();
+    if (!takes_values_) return;
+    const uint32_t column = GatedColumn();
+    v_at_ += t_ * 8;
+    gate_ahead_ = static_cast<int64_t>(GateAt() - v_at_);
+    if (c_.skip != nullptr) skip_[0] = c_.skip[column];
+    skip_[1] = c_.gated.weight[column];
   }
 
   // Cumulative decays of the rows before the token's; constants are those of all rows. None is used
@@ -395,6 +407,11 @@ class DecodeByUnit : public DecodeReader {
       const float2 n = At<float2>(Layout::kDivisors)[t_];
 #pragma unroll
       for (uint32_t i = 0; i < 4; ++i) sum[i] = Divided(c_, sum[i], i % 2 == 0 ? n.x : n.y);
+    }
+    if (kGates && Gates()) {
+      float x = OwnOutput(sum[0], sum[2]);
+      if (c_.skip != nullptr) x = fmaf(skip_[0], values_now_[0], x);
+      return WriteGated(x, values_now_[1], skip_[1], real_);
     }
 #pragma unroll
     for (uint32_t i = 0; i < 4; ++i) {

@@ -55,7 +55,7 @@ __device__ void InitBarriers(StreamBarriers& barriers, const StreamLayout& layou
 template <typename Form>
 __global__ void __launch_bounds__((kMostConsumers + Form::kKeyWarps + 1) * 32, Form::kMostBlocks)
     StreamKernel(const __grid_constant__ RecurCall call,
-                 const __grid_constant__ StreamLayout layout, uint32_t* taken) {
+                 const __grid_constant__ StreamLayout layout, NextWeights next, uint32_t* taken) {
   extern __shared__ __align__(128) std::byte memory[];
   AllowNextKernel();
   if (threadIdx.x == 0) InitBarriers<Form>(*reinterpret_cast<StreamBarriers*>(memory), layout);
@@ -67,6 +67,7 @@ __global__ void __launch_bounds__((kMostConsumers + Form::kKeyWarps + 1) * 32, F
     KeyWarp<Form>(call, layout, memory, warp - layout.warps).Run();
   } else {
     Producer<Form>(call, layout, memory, taken).Run();
+    FetchShare(next.weights, next.bytes, threadIdx.x % 32, 32);  // while other blocks still run
   }
 }
 
@@ -77,6 +78,9 @@ void LayOutStage(const RecurCall& call, StreamLayout& layout) {
   layout.v = stage.Take(kChunk * (layout.values + kPad) * 2);
   layout.token_v = stage.Take(layout.values * 4);
   layout.skip = stage.Take(layout.values * 4);
+  const uint32_t gates = call.gated.gate == nullptr ? 0 : layout.values * 4;
+  layout.gate = stage.Take(gates);
+  layout.weight = stage.Take(gates);
   layout.step = stage.Take(16);
   layout.rate = stage.Take(16);
   layout.beta = stage.Take(16);
@@ -153,7 +157,7 @@ bool DivideWork(const RecurCall& call, uint32_t blocks, StreamLayout& layout) {
 }
 
 template <typename Form>
-bool Launch(const RecurCall& call, const LaunchContext& context) {
+bool Launch(const RecurCall& call, const NextWeights& next, const LaunchContext& context) {
   constexpr uint32_t kColumns = Form::kTiles * 16;  // of a warp
   const uint32_t warps = call.padded_value > kColumns ? kMostConsumers : 1;
   StreamLayout layout = LayoutFor(call, warps * kColumns, warps);
@@ -164,22 +168,23 @@ bool Launch(const RecurCall& call, const LaunchContext& context) {
   static const cudaError_t prepared = AllowAllShared(StreamKernel<Form>);
   context.Check(prepared);
   context.Run(StreamKernel<Form>, dim3(std::min(layout.runs, blocks)),
-              (warps + Form::kKeyWarps + 1) * 32, layout.bytes, call, layout, context.counter);
+              (warps + Form::kKeyWarps + 1) * 32, layout.bytes, call, layout,
+              call.gated.gate == nullptr ? NextWeights() : next, context.counter);
   return true;
 }
 
 template <bool kBf16State, int kKeyTiles>
-bool LaunchForDecay(const RecurCall& call, const LaunchContext& context) {
+bool LaunchForDecay(const RecurCall& call, const NextWeights& next, const LaunchContext& context) {
   return call.decay == Decay::kChannel
-             ? Launch<StreamForm<kBf16State, kKeyTiles, true>>(call, context)
-             : Launch<StreamForm<kBf16State, kKeyTiles, false>>(call, context);
+             ? Launch<StreamForm<kBf16State, kKeyTiles, true>>(call, next, context)
+             : Launch<StreamForm<kBf16State, kKeyTiles, false>>(call, next, context);
 }
 
 template <bool kBf16State>
-bool LaunchForKey(const RecurCall& call, const LaunchContext& context) {
-  if (call.padded_key == 64) return LaunchForDecay<kBf16State, 4>(call, context);
-  if (call.padded_key == 128) return LaunchForDecay<kBf16State, 8>(call, context);
-  return call.padded_key == 256 && LaunchForDecay<kBf16State, 16>(call, context);
+bool LaunchForKey(const RecurCall& call, const NextWeights& next, const LaunchContext& context) {
+  if (call.padded_key == 64) return LaunchForDecay<kBf16State, 4>(call, next, context);
+  if (call.padded_key == 128) return LaunchForDecay<kBf16State, 8>(call, next, context);
+  return call.padded_key == 256 && LaunchForDecay<kBf16State, 16>(call, next, context);
 }
 
 // Whether copies of 16 bytes may start at multiples of four of the rows' numbers.
@@ -191,17 +196,19 @@ bool Streams(const RecurCall& call) {
   const bool aligned = call.value_dim == call.padded_value && call.v_head_stride % 4 == 0 &&
                        Aligned(call.k, call.k_stride) && Aligned(call.q, call.q_stride) &&
                        Aligned(call.v, call.v_stride) && Aligned(call.g, call.g_stride) &&
-                       Aligned(call.beta, call.beta_stride);
+                       Aligned(call.beta, call.beta_stride) &&
+                       Aligned(call.gated.gate, call.gated.gate_stride);
   const bool channel = call.decay == Decay::kChannel;
-  return call.rows.single && !call.normaliser && aligned && !(channel && call.times_step) &&
-         (call.delta ? 2 : call.unit_heads) <= kMostColumns;
+  return call.rows.single && !call.normaliser && aligned && CanGate(call) &&
+         !(channel && call.times_step) && (call.delta ? 2 : call.unit_heads) <= kMostColumns;
 }
 
 }  // namespace
 
-bool LaunchStream(const RecurCall& call, const LaunchContext& context) {
+bool LaunchStream(const RecurCall& call, const NextWeights& next, const LaunchContext& context) {
   if (!Streams(call)) return false;
-  return call.bf16_state ? LaunchForKey<true>(call, context) : LaunchForKey<false>(call, context);
+  return call.bf16_state ? LaunchForKey<true>(call, next, context)
+                         : LaunchForKey<false>(call, next, context);
 }
 
 }  // namespace rivulet::cuda

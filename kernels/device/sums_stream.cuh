@@ -69,8 +69,8 @@ struct StreamLayout {
   uint32_t queries;                       // of a unit
   uint32_t warps;                         // consumers
   // In a stage, after the state [values, Dp] in tiles: the tail's values, bf16 [C, values + pad];
-  // fp32 [values]; four neighbours of which one is meant; fp32 [C].
-  uint32_t v, token_v, skip, step, rate, beta, decay, header, stage_bytes, stages;
+  // fp32 [values], four times; four neighbours of which one is meant; fp32 [C].
+  uint32_t v, token_v, skip, gate, weight, step, rate, beta, decay, header, stage_bytes, stages;
   // In a key buffer, after the tail's keys, bf16 [C, Dp + pad]: bf16 [columns, Dp + pad]; fp32
   // [Dp]; fp32 [queries, Dp]; the scores as KeyWarp says. With decays by channel also fp32 [Dp]
   // and fp32 [C].

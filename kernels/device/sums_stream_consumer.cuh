@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/device/gated_outputs.cuh"
 #include "kernels/device/sums_stream.cuh"
 
 namespace rivulet::cuda {
@@ -156,6 +157,7 @@ class Consumer : public StreamWork<Form> {
       MultiplyAdd(sum[c], values_[c], p.x, p.y);
     }
     KeepValues(token);
+    if (!Form::kChannel && c_.gated.gate != nullptr) return WriteGated(sum);
 #pragma unroll
     for (uint32_t i = 0; i < 2; ++i) Write(2 * t_ + i, i, sum);
   }
@@ -264,6 +266,26 @@ class Consumer : public StreamWork<Form> {
         to[at] = c_.skip == nullptr ? x : fmaf(skip[at], value[at], x);
       }
     }
+  }
+
+  // Gates the outputs, which lanes t = 0 have, and stores them. There is one query. Lane (g, t)
+  // does it for number g + 8 · (t % 2) of tile t / 2, or of the only tile.
+  __device__ void WriteGated(const float (&sum)[kTiles][4]) const {
+    float x = 0.0f;
+#pragma unroll
+    for (uint32_t i = 0; i < 2 * kTiles; ++i) {
+      const float number = __shfl_sync(0xffffffffu, sum[i / 2][i % 2 * 2], g_ * 4);
+      if (t_ % (2 * kTiles) == i) x = number;
+    }
+    const uint32_t c = t_ / 2 % kTiles, e = Column(c) + g_ + t_ % 2 * 8;
+    if (c_.skip != nullptr) x = fmaf(StageAt<float>(l_.skip)[e], StageAt<float>(l_.token_v)[e], x);
+    x *= Silu(StageAt<float>(l_.gate)[e]);
+    const float squares = SquaresOf<4, 1>(x, t_ % 2 == 1);
+    if (t_ >= 2 * kTiles || !Has(c)) return;
+    const auto token = static_cast<uint32_t>(Base::Token());
+    const uint32_t column = this->unit_ * c_.value_dim + this->first_ + e;
+    StoreOperand(c_.gated.y, token, column, x * StageAt<float>(l_.weight)[e]);
+    if (g_ == 0 && t_ % 2 == 0) StoreSquares(c_.gated, token, column, squares);
   }
 
   // --- fold --------------------------------------------------------------------------------------

@@ -226,6 +226,10 @@ class Producer : public StreamWork<Form> {
         CopyAsync(stage + values_.to,
                   values_.from + token * values_.stride + (unit + this->first_) * 4);
       }
+      if (gates_.from != nullptr && lane_ % 16 * 4 < this->width_) {
+        const uint32_t column = this->unit_ * c_.value_dim + this->first_;
+        CopyAsync(stage + gates_.to, gates_.from + token * gates_.stride + column * 4);
+      }
       if (number_.from != nullptr) {
         const bool of_tail = lane_ < kChunk / 4;
         const size_t row = of_tail ? this->segment_.tail : token;
@@ -243,7 +247,8 @@ class Producer : public StreamWork<Form> {
     size_t stride = 0;
     uint32_t to = 0;  // in a stage
   };
-  // By half of the warp each: the token's values and their skip weights.
+  // By half of the warp each: the token's values and their skip weights, and its gates and their
+  // weights.
   __device__ void ChooseValuesOfLane() {
     static_assert(kMostConsumers * Form::kTiles * 16 <= 64, "a lane has one piece of each");
     const uint32_t i = lane_ % 16 * 4;
@@ -252,6 +257,14 @@ class Producer : public StreamWork<Form> {
                  l_.token_v + i * 4};
     } else if (c_.skip != nullptr) {
       values_ = {reinterpret_cast<const std::byte*>(c_.skip + i), 0, l_.skip + i * 4};
+    }
+    const GatedOutputs& gated = c_.gated;
+    if (gated.gate == nullptr) return;
+    if (lane_ < 16) {
+      gates_ = {reinterpret_cast<const std::byte*>(gated.gate + i),
+                gated.gate_stride * sizeof(float), l_.gate + i * 4};
+    } else {
+      gates_ = {reinterpret_cast<const std::byte*>(gated.weight + i), 0, l_.weight + i * 4};
     }
   }
   // The unit's decays by four lanes, and its numbers, each with its neighbours, by one.
@@ -276,7 +289,7 @@ class Producer : public StreamWork<Form> {
   }
 
   WorkCounter runs_;
-  OfLane values_, number_;
+  OfLane values_, gates_, number_;
   Ring stage_, key_;
   // Of the piece: its segment, the pieces of its group before it, those of its run from it on.
   uint32_t at_ = 0, in_group_ = 0, left_ = 0;

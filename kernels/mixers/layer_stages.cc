@@ -266,4 +266,33 @@ Operand EnqueueNormAndGate(const DeviceStep& step, ConstFloatMatrix o, ConstFloa
   return y;
 }
 
+bool LeavesFactor(const DeviceStep& step, const SumRecurrence& recurrence, const GatedNorm& how) {
+  const size_t columns = how.heads * how.width;
+  return step.output_factor != nullptr && recurrence.GatesOnDevice() &&
+         how.order == FinishOrder::kGateThenNorm && how.gate_f == Activation::kSilu &&
+         how.norm_width == columns && how.weight.size() == columns;
+}
+
+Operand EnqueueGatedRecurrence(const DeviceStep& step, const SumRecurrence& recurrence,
+                               const TokenInputs& inputs, ConstFloatMatrix gate,
+                               const GatedNorm& how) {
+  const size_t columns = how.heads * how.width;
+  const FloatMatrix o = step.workspace->Take(gate.rows, columns);
+  const FloatMatrix squares = step.workspace->Take(gate.rows, columns / GatedOutputs::kSquares);
+  const auto stride = static_cast<uint32_t>(squares.stride);
+  const GatedOutputs gated{.gate = gate.data,
+                           .gate_stride = static_cast<uint32_t>(gate.stride),
+                           .weight = step.device->Constant(how.weight),
+                           .y = step.workspace->TakeOperand(gate.rows, columns),
+                           .squares = squares.data,
+                           .squares_stride = stride};
+  recurrence.Enqueue(step, inputs, o, &gated);
+  *step.output_factor = {.squares = squares.data,
+                         .stride = stride,
+                         .count = static_cast<uint32_t>(squares.columns),
+                         .width = static_cast<uint32_t>(columns),
+                         .eps = how.eps};
+  return gated.y;
+}
+
 }  // namespace rivulet

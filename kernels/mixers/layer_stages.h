@@ -170,6 +170,15 @@ struct GatedNorm {
 Operand EnqueueNormAndGate(const DeviceStep& step, ConstFloatMatrix o, ConstFloatMatrix gate,
                            const GatedNorm& how);
 
+// The same of a recurrence's outputs, but for the factor of each row's norm, which it leaves to
+// what reads the layer's output (step.output_factor). REQUIRES: LeavesFactor.
+Operand EnqueueGatedRecurrence(const DeviceStep& step, const SumRecurrence& recurrence,
+                               const TokenInputs& inputs, ConstFloatMatrix gate,
+                               const GatedNorm& how);
+// Whether the norm is such a factor, and the device and the caller can do it that way. The map that
+// comes next must not have a bias.
+bool LeavesFactor(const DeviceStep& step, const SumRecurrence& recurrence, const GatedNorm& how);
+
 struct HeadOutputConfig {
   size_t heads = 0;
   size_t width = 0;                   // E, of a head

@@ -40,8 +40,10 @@ class DeviceLayer : public DeviceSubject {
     if (handed_on != 0) own.handed_on = step.workspace->Take(inputs.rows, handed_on);
     if (hidden_ % kAlignedColumns == 0) own.stream = Twice(step, inputs);
     const FloatMatrix y = step.workspace->Take(inputs.rows, hidden_);
+    RowFactor factor;
+    own.output_factor = &factor;
     mixer_->Enqueue(own, Gated(step, inputs, {}), y);
-    return {.rows = y};
+    return {.rows = factor.squares == nullptr ? y : Scaled(step, y, factor)};
   }
 
  private:
@@ -53,6 +55,14 @@ class DeviceLayer : public DeviceSubject {
     step.device->CopyColumns(x, both.Columns(0, x.columns));
     step.device->CopyColumns(x, both.Columns(x.columns, x.columns));
     return both;
+  }
+
+  // 0 + factor · y.
+  static FloatMatrix Scaled(const DeviceStep& step, ConstFloatMatrix y, const RowFactor& factor) {
+    const FloatMatrix scaled = step.workspace->Take(y.rows, y.columns);
+    step.device->CopyColumns(y, scaled);
+    step.device->AddNorm({.x = scaled, .update = y, .update_factor = factor, .keep = 0});
+    return scaled;
   }
 
   std::unique_ptr<Mixer> mixer_;

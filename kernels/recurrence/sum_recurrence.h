@@ -31,6 +31,7 @@
 namespace rivulet {
 
 struct DeviceStep;
+struct GatedOutputs;
 struct SumProgramCall;
 
 class SumRecurrence {
@@ -46,7 +47,10 @@ class SumRecurrence {
   void Run(const LayerStep& step, const TokenInputs& inputs, FloatMatrix out) const;
 
   // The same on a device, whose layout it was made with. REQUIRES: RunsOnDevice(declaration).
-  void Enqueue(const DeviceStep& step, const TokenInputs& inputs, FloatMatrix out) const;
+  // gated: what becomes of the outputs then, where GatesOnDevice(); null: they are stored.
+  void Enqueue(const DeviceStep& step, const TokenInputs& inputs, FloatMatrix out,
+               const GatedOutputs* gated = nullptr) const;
+  bool GatesOnDevice() const;
   // A device has sums in a base, with one read or with several one after the other. What only one
   // read has been used with (delta rule, decays that are inputs, skips) needs one.
   static bool RunsOnDevice(const RecurrenceDeclaration& declaration);

@@ -77,8 +77,15 @@ void SumRecurrence::AddDevicePlanes(StateLayout& layout) {
                              {HeadCount(decay_per_head()), fold_interval_, decay_columns()});
 }
 
-void SumRecurrence::Enqueue(const DeviceStep& step, const TokenInputs& inputs,
-                            FloatMatrix out) const {
+bool SumRecurrence::GatesOnDevice() const {
+  return RunsOnDevice(declaration_) && declaration_.levels == 0 && !IsProgram(declaration_) &&
+         HeadCount(sums_[0].per_head) == shape().heads &&
+         shape().value_dim == shape().padded_value();
+}
+
+void SumRecurrence::Enqueue(const DeviceStep& step, const TokenInputs& inputs, FloatMatrix out,
+                            const GatedOutputs* gated) const {
+  RIVULET_CHECK(gated == nullptr || GatesOnDevice(), "outputs that cannot be gated");
   if (declaration_.levels != 0) return EnqueuePages(step, inputs, out);
   if (IsProgram(declaration_)) return EnqueueProgram(step, inputs, out);
   const Sum& sum = sums_[0];
@@ -107,6 +114,7 @@ void SumRecurrence::Enqueue(const DeviceStep& step, const TokenInputs& inputs,
                                              : shape().padded_value()),
                  .decay = declaration_.decay.kind,
                  .out = out};
+  if (gated != nullptr) call.gated = *gated;
   if (declaration_.decay.kind == Decay::kChannel) {
     call.units_per_decay = Narrow(units / HeadCount(decay_per_head()));
   }

@@ -33,6 +33,7 @@ AddNormCall DeviceModel::AddUpdate(const Stream& stream) const {
   AddNormCall call{.x = stream.x};
   if (stream.residual == nullptr) return call;
   call.update = stream.update;
+  call.update_factor = stream.factor;
   call.keep = stream.residual->keep;
   call.add = stream.residual->add;
   const TrainedNorm& norm = stream.residual->output_norm;
@@ -91,9 +92,12 @@ void DeviceModel::Mix(const LoadedLayer& layer, const Tokens& tokens, DeviceStep
   FloatMatrix weights = {};
   if (layer.reads_embeddings) {
     step.stream = WithEmbeddings(stream, tokens);
+    stream.factor = {};
     layer.mixer->Enqueue(step, {}, stream.update);
   } else {
     weights = EnterBlock(layer.mixer_norm, layer.mixer_residual, step, stream, normed);
+    stream.factor = {};
+    if (layer.mixer_residual.connection == nullptr) step.output_factor = &stream.factor;
     layer.mixer->Enqueue(step, normed, stream.update);
   }
   Leave(layer.mixer_residual, step, weights, stream);
@@ -113,6 +117,7 @@ void DeviceModel::FeedForward(const LoadedLayer& layer, DeviceStep step, const O
   layer_workspace_.Reset();
   const FloatMatrix weights =
       EnterBlock(layer.feed_forward_norm, layer.feed_forward_residual, step, stream, normed);
+  stream.factor = {};
   step.slots = layer.feed_forward_state.Of(step.slots);
   layer.feed_forward->Enqueue(step, normed, stream.update);
   Leave(layer.feed_forward_residual, step, weights, stream);

@@ -44,6 +44,7 @@ class DeviceModel {
   struct Stream {
     FloatMatrix x;
     FloatMatrix update;
+    RowFactor factor = {};                     // of the update
     const LoadedResidual* residual = nullptr;  // null: there is no update
     FloatMatrix all = {};
   };

@@ -23,6 +23,8 @@ DeviceCase Layer(std::string name, const HeadShape& s) {
                                                  .norm_groups = 1});
 }
 
+// Layers gate their outputs where they are computed: by one warp of a block, by several, of which
+// the last may have less than others; not with keys of 256, nor with values that are padded.
 std::vector<DeviceCase> Cases() {
   return {Everywhere(Core("n16_p16", {3, 1, 16, 16}, 0.1, 1.0)),
           Everywhere(Core("n24_p40", {4, 2, 24, 40})),
@@ -39,7 +41,12 @@ std::vector<DeviceCase> Cases() {
           Core("n256_p64", {4, 4, 256, 64}, 0.01, 0.1),
           Core("n512_p32", {2, 1, 512, 32}, 0.001, 0.05),
           Everywhere(Layer("layer_n16_p24", {4, 2, 16, 24})),
-          Layer("layer_n128_p64", {4, 1, 128, 64})};
+          Layer("layer_n64_p16", {8, 2, 64, 16}),
+          Layer("layer_n64_p32", {6, 1, 64, 32}),
+          Layer("layer_n128_p48", {4, 2, 128, 48}),
+          Everywhere(Layer("layer_n128_p64", {4, 1, 128, 64})),
+          Layer("layer_n128_p96", {2, 2, 128, 96}),
+          Layer("layer_n256_p64", {2, 1, 256, 64})};
 }
 
 INSTANTIATE_TEST_SUITE_P(Mamba2, DeviceMixerSuite, testing::ValuesIn(OnDevices(Cases())),

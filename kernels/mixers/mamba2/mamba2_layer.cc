@@ -107,9 +107,7 @@ class Mamba2Layer : public Mixer {
                           .high = config_.delta_high}),
         .levels = level_weights_.OnDevice(step, rows, projected[kLevels])};
     rows.Enqueue();
-    const FloatMatrix heads = EnqueueRecurrence(step, recurrence_, inputs);
-    const Operand o = EnqueueNormAndGate(step, heads, projected[kGate], NormOnDevice());
-    output_.Enqueue(*step.device, o, y);
+    output_.Enqueue(*step.device, EnqueueNormedHeads(step, inputs, projected[kGate]), y);
   }
   bool runs_on_device() const override {
     return SumRecurrence::RunsOnDevice(recurrence_.declaration());
@@ -174,6 +172,16 @@ class Mamba2Layer : public Mixer {
       }
     }
     return y;
+  }
+
+  // The input of out_proj.
+  Operand EnqueueNormedHeads(const DeviceStep& step, const TokenInputs& inputs,
+                             ConstFloatMatrix z) const {
+    const GatedNorm norm = NormOnDevice();
+    if (!config_.output_bias && LeavesFactor(step, recurrence_, norm)) {
+      return EnqueueGatedRecurrence(step, recurrence_, inputs, z, norm);
+    }
+    return EnqueueNormAndGate(step, EnqueueRecurrence(step, recurrence_, inputs), z, norm);
   }
 
   GatedNorm NormOnDevice() const {
