@@ -509,12 +509,8 @@ inline uint32_t UnitValues(const RecurCall& call, int processors) {
 template <typename Form>
 void LaunchUnitForm(const RecurCall& call, uint32_t values, const LaunchContext& context) {
   const auto kernel = DecodeByUnitKernel<Form>;
-  // A held state leaves a processor's shared memory to the rings of the next product. But that can
-  // only begin beside this kernel if the processor has not divided its memory in favour of L1.
-  static const cudaError_t prepared =
-      Form::kHeld ? AllowAllShared(kernel)
-                  : cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                         kSharedOfBlocks / 2 - kSharedReserve);
+  static const cudaError_t prepared = cudaFuncSetAttribute(
+      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedOfBlocks / 2 - kSharedReserve);
   context.Check(prepared);
   const UnitLayout<Form> layout(DecodeByUnit<Form>::Queries(call), values, call.padded_key);
   const uint32_t blocks = DecodeBlocks(call, values);
