@@ -20,9 +20,9 @@ namespace rivulet {
 // The widest row of AddNorm.
 inline constexpr uint32_t kMostNormedWidth = 8192;
 
-// The factor 1 / sqrt(Σ squares / width + eps) of each row of a product whose input was to be
-// RMS-normed: A (factor · w ∘ x) = factor · A (w ∘ x), so the product need not wait until all of
-// x is there.
+// The factor 1 / sqrt(Σ squares / width + eps) of each row of a product A whose input x was to be
+// RMS-normed with weights w. A (factor · w ∘ x) = factor · A (w ∘ x), so what makes w ∘ x need not
+// know all of the row.
 struct RowFactor {
   const float* squares = nullptr;  // [T, count]: sums of squares of parts of x; null: 1
   uint32_t stride = 0;
@@ -31,7 +31,7 @@ struct RowFactor {
   float eps = 0;
 };
 
-// x = keep · x, + add · norm(update) (if given); y = norm(x) (if given).
+// x = keep · x, + add · norm(factor · update) (if given); y = norm(x) (if given).
 struct AddNormCall {
   FloatMatrix x;                  // [T, hidden]
   ConstFloatMatrix update = {};   // [T, hidden]

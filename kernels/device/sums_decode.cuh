@@ -111,7 +111,8 @@ class DecodeBlock {
   // Whether the token has a decay of its own, by unit or by channel.
   __device__ bool TakesDecay() const { return c_.decay != Decay::kNone && c_.constant == nullptr; }
 
-  // Of gated outputs a unit has one column. Lanes t = 0 and t = 1 have a number each.
+  // Gated outputs are of one query (CanGate): lanes t = 0 have those of value columns g and g + 8.
+  // Lanes t = 0 and t = 1 gate one each.
   __device__ bool Gates() const { return c_.gated.gate != nullptr; }
   __device__ bool HasGate() const { return Gates() && t_ < 2; }
   __device__ uint32_t GatedColumn() const { return unit_ * c_.value_dim + Column() + g_ + t_ * 8; }
@@ -213,7 +214,7 @@ class DecodeReader : public DecodeBlock {
   // one, and its gate.
   __device__ void TakeValues() {
     values_now_[0] = ReadLate(v_at_);
-    values_now_[1] = ReadLate(v_at_ + gate_ahead_);
+    values_now_[1] = ReadLate(v_at_ + second_at_);
   }
 
   // The solved values of the tail's rows in columns g and g + 8.
@@ -277,7 +278,7 @@ class DecodeReader : public DecodeBlock {
   bool fresh_ = false, real_ = false;  // real: not a rehearsal
   // Of the token, and where it is kept in the tail; null: not by this block.
   const float* v_at_ = nullptr;
-  int64_t gate_ahead_ = 8;  // from v_at_ to the second value column or the gate
+  int64_t second_at_ = 8;  // from v_at_ on: the second value column, or the gate
   float* to_ = nullptr;
   bf16* keeps_v_ = nullptr;
   float beta_ = 0.0f, values_now_[2] = {};

@@ -233,7 +233,7 @@ class DecodeByUnit : public DecodeReader {
     if (!takes_values_) return;
     const uint32_t column = GatedColumn();
     v_at_ += t_ * 8;
-    gate_ahead_ = static_cast<int64_t>(GateAt() - v_at_);
+    second_at_ = static_cast<int64_t>(GateAt() - v_at_);
     if (c_.skip != nullptr) skip_[0] = c_.skip[column];
     skip_[1] = c_.gated.weight[column];
   }
