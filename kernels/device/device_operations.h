@@ -167,7 +167,7 @@ struct GatedOutputs {
   const float* gate = nullptr;  // [T, units · E]; null: outputs are stored as they are
   uint32_t gate_stride = 0;
   const float* weight = nullptr;  // [units · E]
-  Operand y = {};                 // [T, units · E]: weight ∘ silu(gate) ∘ o
+  Operand y = {};                 // [T, units · E], without padding: weight ∘ silu(gate) ∘ o
   float* squares = nullptr;       // [T, units · E / kSquares]: Σ (silu(gate) ∘ o)²
   uint32_t squares_stride = 0;
 };
@@ -215,7 +215,8 @@ struct RecurCall {
   size_t state_offset = 0, normaliser_offset = 0;
   size_t key_offset = 0, value_offset = 0, decay_offset = 0;
   FloatMatrix out;  // [T, units · unit_heads · Ep]
-  // With a gate, `out` is memory for temporaries. Then unit_heads is 1, and E = Ep.
+  // With a gate, `out` is memory for temporaries. Then unit_heads is 1, and E = Ep, a multiple of
+  // GatedOutputs::kSquares.
   GatedOutputs gated = {};
 };
 

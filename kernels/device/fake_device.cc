@@ -233,10 +233,6 @@ class UnitToken {
       float& sum = squares[e / to.kSquares];
       sum = x * x + (e % to.kSquares == 0 ? 0.0f : sum);
     }
-    if (unit_ + 1 < c_.units) return;
-    for (size_t i = first + c_.value_dim; i < to.y.columns; ++i) {
-      StoreOperand(to.y, token_, i, 0.0f);
-    }
   }
 
   std::byte* Matrix(uint32_t slot) const {

@@ -12,7 +12,6 @@ namespace {
 
 constexpr uint32_t kThreads = 256;
 
-// Zeros behind the outputs' columns.
 __global__ void __launch_bounds__(kThreads)
     GateOutputsKernel(const __grid_constant__ RecurCall call, uint32_t columns) {
   AllowNextKernel();
@@ -20,27 +19,22 @@ __global__ void __launch_bounds__(kThreads)
   const GatedOutputs& to = call.gated;
   const uint32_t token = call.rows.before + blockIdx.x;
   const uint32_t column = blockIdx.y * kThreads + threadIdx.x;
-  const bool present = column < columns;
   float x = 0.0f;
-  if (present) {
+  if (column < columns) {
     x = call.out.data[token * call.out.stride + column] *
         Silu(to.gate[size_t{token} * to.gate_stride + column]);
   }
   const float squares = SquaresOf<1, 8>(x, threadIdx.x / 8 % 2 == 1);
-  if (column < to.y.columns) {
-    StoreOperand(to.y, token, column, present ? x * to.weight[column] : 0.0f);
-  }
-  if (present && threadIdx.x % GatedOutputs::kSquares == 0) {
-    StoreSquares(to, token, column, squares);
-  }
+  if (column >= columns) return;
+  StoreOperand(to.y, token, column, x * to.weight[column]);
+  if (threadIdx.x % GatedOutputs::kSquares == 0) StoreSquares(to, token, column, squares);
 }
 
 }  // namespace
 
 void LaunchGateOutputs(const RecurCall& call, const LaunchContext& context) {
   const uint32_t columns = call.units * call.value_dim;
-  const dim3 grid(call.rows.tokens - call.rows.before,
-                  (call.gated.y.columns + kThreads - 1) / kThreads);
+  const dim3 grid(call.rows.tokens - call.rows.before, (columns + kThreads - 1) / kThreads);
   context.Run(GateOutputsKernel, grid, kThreads, 0, call, columns);
 }
 

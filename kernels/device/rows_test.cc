@@ -3,6 +3,7 @@
 // Residual sum and norm, and norm and gate of the output, on the GPU: near the fake device's
 // numbers for any width, and the same bits for a row alone.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <random>
@@ -167,12 +168,16 @@ TEST_P(AddNormTest, RareFormsAreNearTheFakeDevice) {
   }
 }
 
-// Of `count` sums each, as if of a row of three times as many numbers.
+// Of `count` sums each, as if of a row of three times as many numbers. What follows a row's sums
+// must not be read.
 RowFactor FactorFor(Device& device, const std::vector<float>& numbers, uint32_t rows,
                     uint32_t count) {
-  std::vector<float> squares;
-  for (const float x : numbers) squares.push_back(x * x);
-  const FloatMatrix on_device = MatrixOn(device, squares, rows, count);
+  const uint32_t stride = count + 3;
+  std::vector<float> squares(size_t{rows} * stride, NAN);
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    squares[i / count * stride + i % count] = numbers[i] * numbers[i];
+  }
+  const FloatMatrix on_device = MatrixOn(device, squares, rows, stride);
   return {.squares = on_device.data,
           .stride = static_cast<uint32_t>(on_device.stride),
           .count = count,

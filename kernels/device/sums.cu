@@ -663,6 +663,12 @@ void LaunchForColumns(const RecurCall& call, const LaunchContext& context) {
 
 void LaunchPart(const RecurCall& call, const NextWeights& next, bool fp32_rows,
                 const LaunchContext& context) {
+  if (call.gated.gate != nullptr && !CanGate(call)) {
+    RecurCall stored = call;
+    stored.gated = {};
+    LaunchPart(stored, next, fp32_rows, context);
+    return LaunchGateOutputs(call, context);
+  }
   if (!fp32_rows && (LaunchStream(call, next, context) || LaunchDecode(call, context))) return;
   if (fp32_rows) {
     LaunchForColumns<2>(call, context);

@@ -311,12 +311,10 @@ bool LaunchStream(const RecurCall& call, const NextWeights& next, const LaunchCo
 // call. False: not such a call.
 bool LaunchProgramStream(const SumProgramCall& call, const LaunchContext& context);
 
-// Whether the kernels of those files can gate the call's outputs, if they are to be gated.
+// Whether the kernels of those files can gate the call's outputs.
 constexpr bool CanGate(const RecurCall& call) {
-  const bool plain = !call.delta && !call.normaliser && call.decay != Decay::kChannel;
-  return call.gated.gate == nullptr ||
-         (plain && call.unit_heads == 1 && call.padded_key <= kHeldTiles * 16 &&
-          call.gated.y.columns == call.units * call.value_dim);
+  return !call.delta && !call.normaliser && call.decay != Decay::kChannel && call.unit_heads == 1 &&
+         call.padded_key <= kHeldTiles * 16;
 }
 // gated_outputs.cu: gates the outputs of the call's tokens, which are stored as they are.
 void LaunchGateOutputs(const RecurCall& call, const LaunchContext& context);

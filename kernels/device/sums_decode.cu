@@ -182,7 +182,7 @@ class DecodeUnit : public DecodeBlock {
 
   // D and weights, which no kernel writes.
   __device__ void FindSkip() {
-    if (kGates && HasGate()) {
+    if (kGates && active_ && HasGate()) {
       if (c_.skip != nullptr) skip_[0] = c_.skip[GatedColumn()];
       skip_[1] = c_.gated.weight[GatedColumn()];
     }
@@ -266,7 +266,7 @@ class DecodeUnit : public DecodeBlock {
   // What D is multiplied with in the two value columns that the lane writes; of gated outputs in
   // one, and its gate.
   __device__ void TakeSkip() {
-    if (kGates && HasGate()) {
+    if (kGates && active_ && HasGate()) {
       skipped_[0] = ReadLate(Value() + Column() + g_ + t_ * 8);
       skipped_[1] = ReadLate(GateAt());
     }
@@ -472,7 +472,9 @@ class DecodeUnit : public DecodeBlock {
   float decay_ = 0.0f;  // cumulative, of row `lane`
   float rate_ = 1.0f, beta_ = 0.0f;
   Four item_;
-  float skip_[2] = {}, skipped_[2] = {}, values_now_[2] = {};
+  // Of gated outputs: D and the norm's weight; the value that D is of, and the gate.
+  float skip_[2] = {}, skipped_[2] = {};
+  float values_now_[2] = {};
   HeldTile<kBf16State> held_[kTiles];
 };
 
@@ -643,7 +645,7 @@ bool LaunchDecode(const RecurCall& call, const LaunchContext& context) {
   const uint32_t columns = call.delta ? 2 : call.unit_heads;
   constexpr uint32_t kMostKeys = kHeldTiles * 16 * 2;
   if (!call.rows.single || !aligned || columns > kMostColumns || call.padded_key > kMostKeys ||
-      !CanGate(call) || (channel && (call.times_step || call.skip != nullptr))) {
+      (channel && (call.times_step || call.skip != nullptr))) {
     return false;
   }
   return call.bf16_state ? LaunchForState<true>(call, context)

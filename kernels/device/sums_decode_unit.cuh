@@ -487,7 +487,8 @@ class DecodeByUnit : public DecodeReader {
   // Cumulative decays: of row `lane`, of rows g and g + 8, of the row before the token's, and of
   // the token's.
   float decay_ = 0.0f, near_ = 0.0f, far_ = 0.0f, before_ = 0.0f, now_ = 0.0f;
-  float rate_ = 1.0f, skip_[2] = {};
+  float rate_ = 1.0f;
+  float skip_[2] = {};  // of gated outputs: D and the norm's weight
   Tiles held_[Form::kHeld ? Form::kTiles : 1];
 };
 

@@ -199,8 +199,8 @@ bool Streams(const RecurCall& call) {
                        Aligned(call.beta, call.beta_stride) &&
                        Aligned(call.gated.gate, call.gated.gate_stride);
   const bool channel = call.decay == Decay::kChannel;
-  return call.rows.single && !call.normaliser && aligned && CanGate(call) &&
-         !(channel && call.times_step) && (call.delta ? 2 : call.unit_heads) <= kMostColumns;
+  return call.rows.single && !call.normaliser && aligned && !(channel && call.times_step) &&
+         (call.delta ? 2 : call.unit_heads) <= kMostColumns;
 }
 
 }  // namespace

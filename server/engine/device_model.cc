@@ -88,7 +88,7 @@ FloatMatrix DeviceModel::WithEmbeddings(const Stream& stream, const Tokens& toke
 
 void DeviceModel::Mix(const LoadedLayer& layer, const Tokens& tokens, DeviceStep step,
                       const Operand& normed, Stream& stream) {
-  layer_workspace_.Reset();
+  layer_workspace_.Reset();  // stream.factor is in it: it is read before anything is taken
   FloatMatrix weights = {};
   if (layer.reads_embeddings) {
     step.stream = WithEmbeddings(stream, tokens);
@@ -114,7 +114,7 @@ void DeviceModel::AddNgrams(const LoadedLayer& layer, const Tokens& tokens, Devi
 
 void DeviceModel::FeedForward(const LoadedLayer& layer, DeviceStep step, const Operand& normed,
                               Stream& stream) {
-  layer_workspace_.Reset();
+  layer_workspace_.Reset();  // as in Mix
   const FloatMatrix weights =
       EnterBlock(layer.feed_forward_norm, layer.feed_forward_residual, step, stream, normed);
   stream.factor = {};

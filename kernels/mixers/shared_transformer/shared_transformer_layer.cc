@@ -109,11 +109,13 @@ class SharedTransformerLayer : public Mixer {
     const FloatMatrix attended = step.workspace->Take(rows, hidden);
     DeviceStep own = step;
     own.slots = attention_state_.Of(step.slots);
+    own.output_factor = nullptr;  // of the attention's output, which is not the layer's
     attention_->Enqueue(own, Normed(step, {.x = step.stream}, attention_norm_), attended);
     const FloatMatrix m = mlp_.Enqueue(step, Normed(step, {.x = attended}, mlp_norm_));
     const FloatMatrix sum = step.workspace->Take(rows, hidden);
     linear_.Enqueue(*step.device, Gated(step, m, {}), sum);
     own.slots = mamba_state_.Of(step.slots);
+    own.output_factor = step.output_factor;
     const AddNormCall add{.x = sum, .update = step.stream.Columns(0, hidden)};
     mamba_->Enqueue(own, Normed(step, add, mamba_norm_), y);
   }

@@ -1,0 +1,135 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Models in which a norm's factor comes after a map (RowFactor), and models beside them in which it
+// must not: a feed-forward behind it, factors of the residual stream, a bias of the map, a sum of
+// mixers. Random weights, on the fake device and on a GPU, beside the CPU.
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/base/test_seed.h"
+#include "kernels/base/worst_difference.h"
+#include "kernels/device/fake_device.h"
+#include "kernels/device/gpu_testing.h"
+#include "nlohmann/json.hpp"
+#include "server/engine/cpu_engine.h"
+#include "server/engine/device_engine.h"
+#include "server/engine/fed_texts.h"
+#include "server/engine/random_model.h"
+#include "server/engine/same_logprobs.h"
+
+namespace rivulet {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kTokens = 60;
+
+// A config.json of the fixtures with other values of some keys.
+struct Model {
+  const char* name;
+  const char* fixture;
+  json changes;
+};
+
+const std::vector<Model>& Models() {
+  static const std::vector<Model> models = {
+      {"granite", "upstream_hf_granite_dense", {{"mamba_n_groups", 1}}},
+      {"granite_with_bias",
+       "upstream_hf_granite_dense",
+       {{"mamba_n_groups", 1}, {"mamba_proj_bias", true}}},
+      {"falcon_h1",
+       "upstream_hf_falcon_h1_norm",
+       {{"mamba_n_groups", 1}, {"mamba_proj_bias", false}}},
+      {"mamba2", "upstream_hf_mamba2", {{"hidden_size", 32}, {"num_heads", 4}}}};
+  return models;
+}
+
+json ConfigOf(const Model& model) {
+  std::ifstream file(std::string("tests/parity/fixtures/") + model.fixture + "/config.json");
+  json config = json::parse(file);
+  config.update(model.changes);
+  return config;
+}
+
+std::shared_ptr<const LoadedModel> Load(const Model& model, Device* device) {
+  LoadOptions options;
+  options.mixer.device = device;
+  if (device == nullptr) options.weight_dtype = DType::kFloat32;
+  auto loaded = MakeRandomModel(ConfigOf(model), 7, options);
+  EXPECT_TRUE(loaded.ok()) << loaded.status();
+  return loaded.ok() ? *std::move(loaded) : nullptr;
+}
+
+// The largest difference of log-probabilities that both list.
+double Distance(const Answers& a, const Answers& b) {
+  if (a.size() != b.size()) return INFINITY;
+  double worst = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    std::map<uint32_t, float> known;
+    for (const TokenLogprob& x : a[i].top) known[x.token] = x.logprob;
+    for (const TokenLogprob& x : b[i].top) {
+      const auto found = known.find(x.token);
+      if (found != known.end()) worst = WorstDifference(worst, found->second, x.logprob);
+    }
+  }
+  return worst;
+}
+
+class DeviceFactorTest : public testing::TestWithParam<size_t> {
+ protected:
+  std::unique_ptr<Engine> CpuEngine() const {
+    auto engine = MakeCpuEngine(Load(model(), nullptr), {.threads = 2});
+    EXPECT_TRUE(engine.ok()) << engine.status();
+    return *std::move(engine);
+  }
+  std::unique_ptr<Engine> EngineOn(Device* device) const {
+    auto engine = MakeDeviceEngine(Load(model(), device), device,
+                                   {.threads = 2, .state_memory = uint64_t{64} << 20}, 1);
+    EXPECT_TRUE(engine.ok()) << engine.status();
+    return *std::move(engine);
+  }
+  static const Model& model() { return Models()[GetParam()]; }
+
+  // Near the CPU, and the same bits from every cut of the text.
+  void Check(Device* device, double tolerance) {
+    const auto cpu = CpuEngine(), engine = EngineOn(device);
+    std::vector<uint32_t> text(kTokens);
+    for (uint32_t& token : text) token = random_() % cpu->vocab_size();
+    const Answers whole = Feed(*engine, text, kTokens);
+    EXPECT_LE(Distance(Feed(*cpu, text, kTokens), whole), tolerance);
+    for (const size_t piece : {size_t{1}, size_t{7}}) {
+      const Answers cut = Feed(*engine, text, piece);
+      EXPECT_TRUE(Same(cut, whole)) << piece;
+    }
+  }
+
+  std::mt19937 random_{TestSeed()};
+};
+
+TEST_P(DeviceFactorTest, AFakeDeviceIsNearTheCpu) {
+  FakeDevice fake;
+  Check(&fake, 5e-4);
+}
+
+TEST_P(DeviceFactorTest, AGpuIsNearTheCpu) {
+  RIVULET_NEED_GPU();
+  for (const auto& [precision, tolerance] :
+       {std::pair(ProductPrecision::kFloat32, 1e-3), {ProductPrecision::kBFloat16, 5e-2}}) {
+    auto gpu = OpenCudaDevice(precision);
+    ASSERT_TRUE(gpu.ok()) << gpu.status();
+    Check(gpu->get(), tolerance);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, DeviceFactorTest, testing::Range(size_t{0}, Models().size()),
+                         [](const auto& info) { return std::string(Models()[info.param].name); });
+
+}  // namespace
+}  // namespace rivulet
