@@ -46,7 +46,7 @@ const std::vector<Model>& Models() {
        {{"mamba_n_groups", 1}, {"mamba_proj_bias", true}}},
       {"falcon_h1",
        "upstream_hf_falcon_h1_norm",
-       {{"mamba_n_groups", 1}, {"mamba_proj_bias", false}}},
+       {{"mamba_n_groups", 1}, {"mamba_proj_bias", false}, {"projectors_bias", false}}},
       {"mamba2", "upstream_hf_mamba2", {{"hidden_size", 32}, {"num_heads", 4}}}};
   return models;
 }
