@@ -73,7 +73,7 @@ void SideBySide::EnqueueBranch(size_t branch, const DeviceStep& step, Operand x,
   const auto& [mixer, input, output] = branches_[branch];
   DeviceStep own = step;
   own.slots = offsets_[branch].Of(step.slots);
-  own.output_factor = nullptr;  // of the sum there is none
+  own.output_factor = nullptr;  // branches are added up here, each without a factor
   if (input != 1) {
     const Operand scaled = step.workspace->TakeOperand(x.rows, x.columns);
     step.device->ScaleOperand({.x = x, .factor = input, .y = scaled});

@@ -109,7 +109,7 @@ class SharedTransformerLayer : public Mixer {
     const FloatMatrix attended = step.workspace->Take(rows, hidden);
     DeviceStep own = step;
     own.slots = attention_state_.Of(step.slots);
-    own.output_factor = nullptr;  // of the attention's output, which is not the layer's
+    own.output_factor = nullptr;  // its output goes into the MLP as it is
     attention_->Enqueue(own, Normed(step, {.x = step.stream}, attention_norm_), attended);
     const FloatMatrix m = mlp_.Enqueue(step, Normed(step, {.x = attended}, mlp_norm_));
     const FloatMatrix sum = step.workspace->Take(rows, hidden);
