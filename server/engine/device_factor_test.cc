@@ -3,6 +3,7 @@
 // Models in which a norm's factor comes after a map (RowFactor), and models beside them in which it
 // must not: a feed-forward behind it, factors of the residual stream, a bias of the map, a sum of
 // mixers. Random weights, on the fake device and on a GPU, beside the CPU.
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <map>
@@ -97,20 +98,35 @@ class DeviceFactorTest : public testing::TestWithParam<size_t> {
   }
   static const Model& model() { return Models()[GetParam()]; }
 
+  void SetUp() override {
+    const auto cpu = CpuEngine();
+    text_.resize(kTokens);
+    for (uint32_t& token : text_) token = random_() % cpu->vocab_size();
+    expected_ = Feed(*cpu, text_, kTokens);
+  }
+
+  // What rounding the operands of products changes on a fake device. A GPU also rounds those of
+  // recurrences. These models magnify it: 0.7 was seen for Falcon-H1.
+  double RoundingCosts() const {
+    FakeDevice fake;
+    fake.rounding = ProductPrecision::kBFloat16;
+    return Distance(expected_, Feed(*EngineOn(&fake), text_, kTokens));
+  }
+
   // Near the CPU, and the same bits from every cut of the text.
   void Check(Device* device, double tolerance) {
-    const auto cpu = CpuEngine(), engine = EngineOn(device);
-    std::vector<uint32_t> text(kTokens);
-    for (uint32_t& token : text) token = random_() % cpu->vocab_size();
-    const Answers whole = Feed(*engine, text, kTokens);
-    EXPECT_LE(Distance(Feed(*cpu, text, kTokens), whole), tolerance);
+    const auto engine = EngineOn(device);
+    const Answers whole = Feed(*engine, text_, kTokens);
+    EXPECT_LE(Distance(expected_, whole), tolerance);
     for (const size_t piece : {size_t{1}, size_t{7}}) {
-      const Answers cut = Feed(*engine, text, piece);
+      const Answers cut = Feed(*engine, text_, piece);
       EXPECT_TRUE(Same(cut, whole)) << piece;
     }
   }
 
   std::mt19937 random_{TestSeed()};
+  std::vector<uint32_t> text_;
+  Answers expected_;
 };
 
 TEST_P(DeviceFactorTest, AFakeDeviceIsNearTheCpu) {
@@ -118,10 +134,13 @@ TEST_P(DeviceFactorTest, AFakeDeviceIsNearTheCpu) {
   Check(&fake, 5e-4);
 }
 
+// The tolerances of device_engine_test.cc.
 TEST_P(DeviceFactorTest, AGpuIsNearTheCpu) {
   RIVULET_NEED_GPU();
+  constexpr double kSmallInFp32 = 1e-3, kSmallInBFloat16 = 5e-2, kRoom = 16;
   for (const auto& [precision, tolerance] :
-       {std::pair(ProductPrecision::kFloat32, 1e-3), {ProductPrecision::kBFloat16, 5e-2}}) {
+       {std::pair(ProductPrecision::kFloat32, kSmallInFp32),
+        {ProductPrecision::kBFloat16, std::max(kSmallInBFloat16, kRoom * RoundingCosts())}}) {
     auto gpu = OpenCudaDevice(precision);
     ASSERT_TRUE(gpu.ok()) << gpu.status();
     Check(gpu->get(), tolerance);
