@@ -77,9 +77,8 @@ class HeldTokens {
         tokens_(weights_ + call.slots * kStageBytes) {}
 
   __device__ void Start() {
-    if (threadIdx.x == 0) {
-      StartWeights(b_, c_.weights, c_.slots, kMultipliers);
-      FenceBarrierInit();
+    if (warp_ == kMultipliers && lane_ == 0) {
+      StartWeights(c_.weights, Stages(), b_, FirstOutput(), kMultipliers);
     }
     __syncthreads();
   }
@@ -107,10 +106,11 @@ class HeldTokens {
   // Of a token, in shared memory.
   __device__ uint32_t Chunks() const { return c_.stages * kStageInputs / kChunkNumbers; }
 
+  __device__ WeightStages Stages() const {
+    return {weights_, kStageBytes, c_.slots, kStageInputs, c_.on_the_way, 1, c_.stages};
+  }
   __device__ void BringAllWeights() const {
-    const WeightStages stages = {weights_,      kStageBytes, c_.slots, kStageInputs,
-                                 c_.on_the_way, 1,           c_.stages};
-    BringWeights(c_.weights, stages, b_, [&](uint32_t) { return FirstOutput(); });
+    BringWeights(c_.weights, Stages(), b_, [&](uint32_t) { return FirstOutput(); });
   }
 
   // By the warps that multiply.

@@ -74,8 +74,14 @@ class HundredTokens {
         weights_(tokens_ + s_.slots.tokens * token_stage_) {}
 
   __device__ void Start() {
-    StartRings(b_, c_.weights, c_.tokens, s_.slots.weights, s_.slots.tokens, s_.warps(),
-               kBlocksOfCluster);
+    if (warp_ == s_.warps() && lane_ == 0) {
+      StartWeights(c_.weights, Stages(), b_, FirstOutput(0), s_.warps());
+    }
+    if (threadIdx.x == 0) {
+      StartTokens(c_.tokens, b_, s_.slots.tokens, kBlocksOfCluster * s_.warps());
+    }
+    __syncwarp();
+    MeetCluster();
   }
 
   __device__ void Run() {
@@ -99,10 +105,12 @@ class HundredTokens {
     return (blockIdx.x * s_.rounds + round) * kOutputs;
   }
 
+  __device__ WeightStages Stages() const {
+    return {weights_,      kWeightStage, s_.slots.weights, kStageInputs,
+            c_.on_the_way, s_.rounds,    c_.stages};
+  }
   __device__ void BringAllWeights() const {
-    const WeightStages stages = {weights_,      kWeightStage, s_.slots.weights, kStageInputs,
-                                 c_.on_the_way, s_.rounds,    c_.stages};
-    BringWeights(c_.weights, stages, b_, [&](uint32_t round) { return FirstOutput(round); });
+    BringWeights(c_.weights, Stages(), b_, [&](uint32_t round) { return FirstOutput(round); });
   }
 
   // Of each stage this block's share of the boxes, for all blocks. The boxes of a warpgroup follow

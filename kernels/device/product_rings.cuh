@@ -53,39 +53,6 @@ inline uint32_t StagesOnTheWay(uint32_t weight_bytes, uint32_t weight_slots) {
   return std::min(std::max(kOnTheWay / weight_bytes, 2u), weight_slots);
 }
 
-// By one thread, before anything else of the ring of weights: so many slots, which so many warps
-// read. A FenceBarrierInit and a barrier of the block have to follow.
-__device__ inline void StartWeights(ProductBarriers& barriers, const CUtensorMap& weights,
-                                    uint32_t slots, uint32_t readers) {
-#pragma unroll 1
-  for (uint32_t i = 0; i < slots; ++i) {
-    InitBarrier(&barriers.weights_full[i], 1);
-    InitBarrier(&barriers.weights_empty[i], readers);
-  }
-  barriers.ended = 0;
-  FetchDescription(weights);
-}
-
-// By all threads of a block, before anything else of the rings: so many slots, which so many warps
-// of each block of the cluster read. Waits for the cluster, since one block copies into another.
-__device__ inline void StartRings(ProductBarriers& barriers, const CUtensorMap& weights,
-                                  const CUtensorMap& tokens, uint32_t weight_slots,
-                                  uint32_t token_slots, uint32_t readers,
-                                  uint32_t blocks_of_cluster) {
-  if (threadIdx.x == 0) {
-    StartWeights(barriers, weights, weight_slots, readers);
-#pragma unroll 1
-    for (uint32_t i = 0; i < token_slots; ++i) {
-      InitBarrier(&barriers.tokens_full[i], 1);
-      InitBarrier(&barriers.tokens_empty[i], blocks_of_cluster * readers);
-    }
-    FenceBarrierInit();
-    FetchDescription(tokens);
-  }
-  __syncwarp();
-  MeetCluster();
-}
-
 // A reader's place in a ring: shared addresses of a stage and of the barrier that says that it is
 // full.
 struct RingPlace {
@@ -118,31 +85,79 @@ struct WeightStages {
   uint32_t bytes;       // of a stage
   uint32_t slots;       // of the ring
   uint32_t inputs;      // of a stage
-  uint32_t on_the_way;  // stages that are asked for and have not come
+  uint32_t on_the_way;  // stages that are asked for and have not come; at most `slots`
   uint32_t rounds, count;
+
+  // Those that are asked for before the block meets.
+  __device__ uint32_t first() const { return min(on_the_way, count); }
 };
 
-// By one thread. Weights do not depend on the kernel before this one. Only so many are on their
-// way: the kernels before this one may still be running, and what they read would have to wait
-// behind them. first_output(round): the first of the block's outputs.
+// `output`: the first of the round's outputs.
+__device__ inline void BringStage(const CUtensorMap& weights, const WeightStages& stages,
+                                  ProductBarriers& barriers, uint32_t output, uint32_t stage,
+                                  uint32_t slot, uint64_t policy) {
+  ArriveExpecting(&barriers.weights_full[slot], stages.bytes);
+  CopyBoxes(stages.memory + slot * stages.bytes, weights, output, stage * stages.inputs,
+            &barriers.weights_full[slot], policy);
+}
+
+// By one thread, before anything else of the ring of weights, which so many warps read. Memory
+// often has nothing to do when a product begins, so the first stages are asked for before anything
+// that other threads do. A barrier of the block has to follow.
+__device__ inline void StartWeights(const CUtensorMap& weights, const WeightStages& stages,
+                                    ProductBarriers& barriers, uint32_t first_output,
+                                    uint32_t readers) {
+  FetchDescription(weights);
+#pragma unroll 1
+  for (uint32_t i = 0; i < stages.slots; ++i) {
+    InitBarrier(&barriers.weights_full[i], 1);
+    InitBarrier(&barriers.weights_empty[i], readers);
+  }
+  barriers.ended = 0;
+  FenceBarrierInit();
+  FenceBeforeBulkCopy();
+  const uint64_t policy = ReadOnce();
+#pragma unroll 1
+  for (uint32_t i = 0; i < stages.first(); ++i) {
+    BringStage(weights, stages, barriers, first_output, i, i, policy);
+  }
+}
+
+// By one thread, before anything else of the ring of tokens, which so many warps of the cluster
+// read. The cluster has to meet then, since one block copies into another.
+__device__ inline void StartTokens(const CUtensorMap& tokens, ProductBarriers& barriers,
+                                   uint32_t slots, uint32_t readers) {
+#pragma unroll 1
+  for (uint32_t i = 0; i < slots; ++i) {
+    InitBarrier(&barriers.tokens_full[i], 1);
+    InitBarrier(&barriers.tokens_empty[i], readers);
+  }
+  FenceBarrierInit();
+  FetchDescription(tokens);
+}
+
+// By the thread that started the ring: the other stages. Weights do not depend on the kernel before
+// this one. Only so many are on their way: the kernels before this one may still be running, and
+// what they read would have to wait behind them. first_output(round): the first of the block's
+// outputs.
 template <typename FirstOutput>
 __device__ inline void BringWeights(const CUtensorMap& weights, const WeightStages& stages,
                                     ProductBarriers& barriers, const FirstOutput& first_output) {
   const uint64_t policy = ReadOnce();
   Ring slot, arrived;
-  uint32_t issued = 0;
+  uint32_t issued = stages.first();
+#pragma unroll 1
+  for (uint32_t i = 0; i < issued; ++i) slot.Advance(stages.slots);
 #pragma unroll 1
   for (uint32_t round = 0; round < stages.rounds; ++round) {
 #pragma unroll 1
-    for (uint32_t stage = 0; stage < stages.count; ++stage, ++issued) {
+    for (uint32_t stage = round == 0 ? issued : 0; stage < stages.count; ++stage, ++issued) {
       if (issued >= stages.on_the_way) {
         WaitBarrier(&barriers.weights_full[arrived.at], arrived.parity);
         arrived.Advance(stages.slots);
       }
       if (!slot.first_round) WaitBarrier(&barriers.weights_empty[slot.at], slot.parity ^ 1);
-      ArriveExpecting(&barriers.weights_full[slot.at], stages.bytes);
-      CopyBoxes(stages.memory + slot.at * stages.bytes, weights, first_output(round),
-                stage * stages.inputs, &barriers.weights_full[slot.at], policy);
+      BringStage(weights, stages, barriers, first_output(round), stage, slot.at, policy);
       slot.Advance(stages.slots);
     }
   }

@@ -108,8 +108,14 @@ class TensOfTokens {
   }
 
   __device__ void Start() {
-    StartRings(b_, c_.weights, c_.tokens, s_.slots.weights, s_.slots.tokens, s_.multipliers(),
-               kBlocksOfCluster);
+    if (warp_ == s_.multipliers() && lane_ == 0) {
+      StartWeights(c_.weights, Stages(), b_, FirstOutput(0), s_.multipliers());
+    }
+    if (threadIdx.x == 0) {
+      StartTokens(c_.tokens, b_, s_.slots.tokens, kBlocksOfCluster * s_.multipliers());
+    }
+    __syncwarp();
+    MeetCluster();
   }
 
   __device__ void Run() {
@@ -136,12 +142,15 @@ class TensOfTokens {
     return (blockIdx.x * s_.rounds + round) * s_.groups * kOutputs;
   }
 
+  __device__ WeightStages Stages() const {
+    return {weights_,         kStageBoxes * weight_box_,
+            s_.slots.weights, kStageInputs,
+            c_.on_the_way,    s_.rounds,
+            c_.stages};
+  }
   __device__ void BringWeights() const {
-    const WeightStages stages = {weights_,         kStageBoxes * weight_box_,
-                                 s_.slots.weights, kStageInputs,
-                                 c_.on_the_way,    s_.rounds,
-                                 c_.stages};
-    cuda::BringWeights(c_.weights, stages, b_, [&](uint32_t round) { return FirstOutput(round); });
+    cuda::BringWeights(c_.weights, Stages(), b_,
+                       [&](uint32_t round) { return FirstOutput(round); });
   }
 
   // Of each stage its share of the boxes, for both blocks.
