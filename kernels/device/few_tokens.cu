@@ -391,8 +391,9 @@ void Launch(const FewTokensCall& call, uint32_t warps, const LaunchContext& cont
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedOfProcessor);
   context.Check(prepared);
   const uint32_t tiles = (call.linear.outputs + 7) / 8;
-  context.Run(kernel, dim3((tiles + warps - 1) / warps), warps * 32,
-              SharedBytes(call.linear, warps, kDepth, call.x.rows), call);
+  context.WithMostShared(call.x.rows == 1)
+      .Run(kernel, dim3((tiles + warps - 1) / warps), warps * 32,
+           SharedBytes(call.linear, warps, kDepth, call.x.rows), call);
 }
 
 template <typename Weights>

@@ -269,7 +269,8 @@ bool Launch(const DeviceLinear& linear, const Operand& x, FloatMatrix y, const H
   context.Check(prepared);
   const size_t shared =
       kBoxAlignment + size_t{shape.slots} * Work::kStageBytes + shape.token_bytes + kOperandBytes;
-  context.Run(HeldKernel<kTiles, kTokens>, dim3(shape.blocks), kHeldThreads, shared, call);
+  context.WithMostShared(x.rows == 1)
+      .Run(HeldKernel<kTiles, kTokens>, dim3(shape.blocks), kHeldThreads, shared, call);
   return true;
 }
 

@@ -93,6 +93,16 @@ struct LaunchContext {
   // A number that is zero when a kernel's blocks first look at it after AwaitLastKernel, and that
   // the kernel leaves zero.
   uint32_t* counter = nullptr;
+  // Whether a processor is to have as much shared memory as it can while it runs the launch.
+  // Otherwise it has what the kernel's blocks need, and what the next kernels' blocks need may find
+  // no room beside them.
+  bool most_shared = false;
+
+  LaunchContext WithMostShared(bool most) const {
+    LaunchContext context = *this;
+    context.most_shared = most;
+    return context;
+  }
 
   void Check(cudaError_t error) const {
     if (error != cudaSuccess && *first_error == cudaSuccess) *first_error = error;
@@ -108,18 +118,25 @@ struct LaunchContext {
   template <typename... Parameters, typename... Arguments>
   void RunInClusters(void (*kernel)(Parameters...), dim3 grid, uint32_t blocks_of_cluster,
                      uint32_t threads, size_t shared, Arguments&&... arguments) const {
-    cudaLaunchAttribute attributes[2] = {};
+    cudaLaunchAttribute attributes[3] = {};
     attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[0].val.programmaticStreamSerializationAllowed = 1;
-    attributes[1].id = cudaLaunchAttributeClusterDimension;
-    attributes[1].val.clusterDim = {blocks_of_cluster, 1, 1};
+    uint32_t count = 1;
+    if (blocks_of_cluster > 1) {
+      attributes[count].id = cudaLaunchAttributeClusterDimension;
+      attributes[count++].val.clusterDim = {blocks_of_cluster, 1, 1};
+    }
+    if (most_shared) {
+      attributes[count].id = cudaLaunchAttributePreferredSharedMemoryCarveout;
+      attributes[count++].val.sharedMemCarveout = cudaSharedmemCarveoutMaxShared;
+    }
     cudaLaunchConfig_t config = {};
     config.gridDim = grid;
     config.blockDim = dim3(threads);
     config.dynamicSmemBytes = shared;
     config.stream = stream;
     config.attrs = attributes;
-    config.numAttrs = blocks_of_cluster == 1 ? 1 : 2;
+    config.numAttrs = count;
     Check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...));
     *overlaps = true;
   }
