@@ -555,9 +555,10 @@ class DecodePair {
 constexpr int ResidentBlocks(bool bf16_state) { return bf16_state ? 6 : 4; }
 constexpr int kResidentPairs = 4;
 // Of a processor. The first blocks ask for the state of those that come so much later. Steps were
-// faster with this than with all blocks that have room, probably because fewer have room while the
-// blocks of a product fill its shared memory.
-constexpr int kBlocksBesideProduct = 3;
+// faster with this than with all blocks that have room or with half of them, probably because fewer
+// have room while the blocks of a product fill its shared memory
+// (bench/results/device/h100/first_weights.txt).
+constexpr int BlocksBesideProduct(bool bf16_state) { return ResidentBlocks(bf16_state) - 1; }
 
 template <bool kBf16State, bool kNormaliser, bool kDelta>
 __global__ void __launch_bounds__(kMostWarps * 32, ResidentBlocks(kBf16State))
@@ -617,7 +618,7 @@ void Launch(const RecurCall& call, const LaunchContext& context) {
       Unit::SharedBytes(call.padded_key, call.delta ? 2 : call.unit_heads, values);
   context.Run(DecodeKernel<kBf16State, kNormaliser, kDelta>,
               dim3(blocks, call.rows.segment_count + grid.rehearsing), warps * 32, shared, call,
-              grid, static_cast<uint32_t>(context.processors * kBlocksBesideProduct));
+              grid, static_cast<uint32_t>(context.processors * BlocksBesideProduct(kBf16State)));
 }
 
 // False: keys have too many numbers.
