@@ -6,10 +6,10 @@
 // Bytes expected: each matrix once; for the convolution W - 1 rows of the tail read and one
 // written.
 #include <algorithm>
-#include <type_traits>
 
 #include "kernels/device/activations.cuh"
 #include "kernels/device/arithmetic.cuh"
+#include "kernels/device/convolution.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/device/rehearsal.cuh"
 
@@ -30,87 +30,6 @@ __host__ __device__ uint32_t FlatNumbers(const PreparedPart& part) {
 __host__ __device__ uint32_t TasksOf(const PreparedPart& part) {
   if (ByHead(part)) return part.heads;
   return (part.heads * part.width + FlatNumbers(part) - 1) / FlatNumbers(part);
-}
-
-// The rows of a convolution's inputs in a tail slot [C, padded channels], and those before the
-// chunk in a base slot [W - 1, padded channels].
-template <typename Row>
-__device__ Row* TailRows(const PrepareCall& call, uint32_t slot) {
-  return reinterpret_cast<Row*>(call.slots.tails + slot * call.slots.tail_stride +
-                                call.convolution.tail_offset);
-}
-template <typename Row>
-__device__ Row* RowsBefore(const PrepareCall& call, uint32_t slot) {
-  return reinterpret_cast<Row*>(call.slots.bases + slot * call.slots.base_stride +
-                                call.convolution.before_offset);
-}
-
-// Where the inputs of a token's convolution are: its own segment, the tail, the base.
-template <typename Row>
-struct ConvolutionInputs {
-  const DeviceConvolution* convolution;
-  const DeviceSegment* segment;
-  const Row* tail;    // [C, padded channels]
-  const Row* before;  // [W - 1, padded channels]; null: zeros
-  uint32_t token;     // in the step
-  uint32_t start;     // place of the segment's first token
-
-  // Of a token of this step.
-  __device__ float Now(uint32_t which, uint32_t channel) const {
-    const DeviceConvolution& c = *convolution;
-    float x = ReadLate(c.x + static_cast<size_t>(which) * c.x_stride + channel);
-    if (c.gate != nullptr) {
-      x *= ReadLate(c.gate + static_cast<size_t>(which) * c.gate_stride + channel);
-    }
-    return AsStored(static_cast<const Row*>(nullptr), x);
-  }
-
-  // Of the token `back` before this one.
-  __device__ float At(uint32_t back, uint32_t channel) const {
-    const uint32_t index = token - segment->first_token;
-    const DeviceConvolution& c = *convolution;
-    if (back <= index) return Now(token - back, channel);
-    const uint32_t older = back - index;  // before the segment
-    if (older <= start) return Load(tail + (start - older) * c.weight_stride + channel);
-    if (before == nullptr) return 0.0f;
-    return Load(before + (c.window - 1 + start - older) * c.weight_stride + channel);
-  }
-};
-
-template <typename Row>
-__device__ ConvolutionInputs<Row> InputsOf(const PrepareCall& call, const DeviceSegment& segment,
-                                           uint32_t token) {
-  const Row* base = RowsBefore<Row>(call, segment.base_in);
-  return {.convolution = &call.convolution,
-          .segment = &segment,
-          .tail = TailRows<Row>(call, segment.tail),
-          .before = segment.position < call.fold_interval ? nullptr : base,
-          .token = token,
-          .start = static_cast<uint32_t>(segment.position % call.fold_interval)};
-}
-
-// The state that the only token of a segment leaves: its row, and at a border the last inputs.
-template <typename Row>
-__device__ void KeepToken(const PrepareCall& call, const ConvolutionInputs<Row>& inputs,
-                          uint32_t channel, float x) {
-  const DeviceConvolution& c = call.convolution;
-  Store(const_cast<Row*>(inputs.tail) + inputs.start * c.weight_stride + channel, x);
-  if (inputs.start + 1 != call.fold_interval) return;
-  Row* after = RowsBefore<Row>(call, inputs.segment->base_out);
-  for (uint32_t j = 0; j + 1 < c.window; ++j) {
-    Store(after + j * c.weight_stride + channel, inputs.At(c.window - 2 - j, channel));
-  }
-}
-
-template <typename Row>
-__device__ float Convolve(const PrepareCall& call, const ConvolutionInputs<Row>& inputs,
-                          uint32_t channel) {
-  const DeviceConvolution& c = call.convolution;
-  float sum = c.bias[channel];
-  for (uint32_t j = 0; j < c.window; ++j) {
-    sum = fmaf(c.weight[j * c.weight_stride + channel], inputs.At(c.window - 1 - j, channel), sum);
-  }
-  return c.silu ? Function(Activation::kSilu, sum) : sum;
 }
 
 __device__ inline float4 Fused(float4 a, float4 b, float4 c) {
@@ -168,105 +87,11 @@ PartPlan PlanOf(const PrepareCall& call) {
   return plan;
 }
 
-// Four adjacent numbers of a row of the tail, as they are stored.
-__device__ inline float4 LoadStored(const float* x) { return LoadFour(x); }
-__device__ inline uint2 LoadStored(const bf16* x) { return *reinterpret_cast<const uint2*>(x); }
-__device__ inline float4 ToFloats(float4 x) { return x; }
-__device__ inline float4 ToFloats(uint2 x) {
-  return {FirstOf(x.x), SecondOf(x.x), FirstOf(x.y), SecondOf(x.y)};
-}
-
 // Of the token, or of another one if there is none. kSingle: as DeviceRows::single.
 template <bool kSingle>
 __device__ const DeviceSegment& SegmentAt(const PrepareCall& call, uint32_t token) {
   const uint32_t there = min(token, call.rows.tokens - 1);
   return call.rows.segments[kSingle ? there : SegmentOf(call.rows, there)];
-}
-
-// Four channels of a token's input, as they would be stored.
-template <typename Row>
-__device__ float4 RoundedInput(const PrepareCall& call, uint32_t token, uint32_t channel) {
-  const DeviceConvolution& c = call.convolution;
-  const float* at = c.x + static_cast<size_t>(token) * c.x_stride + channel;
-  const float4 x = ReadLate(reinterpret_cast<const float4*>(at));
-  const Row* const stored = nullptr;
-  return {AsStored(stored, x.x), AsStored(stored, x.y), AsStored(stored, x.z),
-          AsStored(stored, x.w)};
-}
-
-// What the convolution of four channels reads of a token, with a window of four. kSingle: no number
-// is of a token of the same step.
-template <typename Row, bool kSingle>
-struct ConvolvedToken {
-  using InTail = decltype(LoadStored(static_cast<const Row*>(nullptr)));
-  using Stored = std::conditional_t<kSingle, InTail, float4>;
-  static constexpr uint32_t kNone = UINT32_MAX;
-
-  Stored before[3];  // oldest first
-  float4 now;
-  uint32_t tail, start;  // its slot, and the place of the segment's first token in it; kNone: there
-                         // is no token
-  uint32_t index;        // of the token in its segment
-
-  __device__ static Stored Get(const Row* row) {
-    if constexpr (kSingle) {
-      return LoadStored(row);
-    } else {
-      return LoadFour(row);
-    }
-  }
-  __device__ Row* TailRow(const PrepareCall& call, uint32_t place, uint32_t channel) const {
-    return TailRows<Row>(call, tail) + place * call.convolution.weight_stride + channel;
-  }
-  // Everything that no kernel of this step writes.
-  __device__ void LoadState(const PrepareCall& call, const DeviceSegment& segment, uint32_t token,
-                            uint32_t channel) {
-    start = kNone;
-    if (token >= call.rows.tokens || segment.tokens == 0) return;
-    const ConvolutionInputs<Row> inputs = InputsOf<Row>(call, segment, token);
-    tail = segment.tail, start = inputs.start;
-    index = kSingle ? 0 : token - segment.first_token;
-#pragma unroll
-    for (uint32_t j = 0; j < 3; ++j) {
-      const uint32_t older = 3 - j - index;  // tokens before the segment
-      before[j] = {};
-      if (!kSingle && 3 - j <= index) continue;
-      LoadBefore(call, inputs, j, older, channel);
-    }
-  }
-  // before[j]: of the token `older` before the segment, in the tail or, of an earlier chunk, in the
-  // base.
-  __device__ void LoadBefore(const PrepareCall& call, const ConvolutionInputs<Row>& inputs,
-                             uint32_t j, uint32_t older, uint32_t channel) {
-    if (older <= start) {
-      before[j] = Get(TailRow(call, start - older, channel));
-    } else if (inputs.before != nullptr) {
-      const uint32_t place = 3 + start - older;
-      before[j] = Get(inputs.before + place * call.convolution.weight_stride + channel);
-    }
-  }
-  __device__ void LoadNow(const PrepareCall& call, uint32_t token, uint32_t channel) {
-    if (start == kNone) return;
-    now = RoundedInput<Row>(call, token, channel);
-    if constexpr (!kSingle) {
-#pragma unroll
-      for (uint32_t j = 0; j < 3; ++j) {
-        if (3 - j <= index) before[j] = RoundedInput<Row>(call, token - 3 + j, channel);
-      }
-    }
-  }
-};
-
-// The state that the only token of a segment leaves.
-template <typename Row>
-__device__ void KeepFours(const PrepareCall& call, const ConvolvedToken<Row, true>& convolved,
-                          uint32_t token, uint32_t channel, const float4 (&in)[4]) {
-  StoreFour(convolved.TailRow(call, convolved.start, channel), in[3]);
-  if (convolved.start + 1 != call.fold_interval) return;
-  const uint32_t stride = call.convolution.weight_stride;
-  Row* after = RowsBefore<Row>(call, call.rows.segments[token].base_out);
-#pragma unroll
-  for (uint32_t k = 0; k < 3; ++k) StoreFour(after + k * stride + channel, in[k + 1]);
 }
 
 // What a warp prepares of tokens `first`, first + step, ...: kTokens of them, whose loads run at
