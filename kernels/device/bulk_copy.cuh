@@ -20,7 +20,8 @@ __device__ inline void InitBarrier(uint64_t* barrier, uint32_t count) {
                "r"(count));
 }
 
-// Makes initialised barriers visible to the copy engine; a __syncthreads has to follow.
+// Makes initialised barriers visible to the cluster once it has met. A thread that begins copies
+// before that needs a FenceBeforeBulkCopy, too.
 __device__ inline void FenceBarrierInit() {
   asm volatile("fence.mbarrier_init.release.cluster;\n" ::: "memory");
 }

@@ -94,8 +94,8 @@ struct LaunchContext {
   // the kernel leaves zero.
   uint32_t* counter = nullptr;
   // Whether a processor is to have as much shared memory as it can while it runs the launch.
-  // Otherwise it has what the kernel's blocks need, and what the next kernels' blocks need may find
-  // no room beside them.
+  // Otherwise it has as much as this kernel's blocks need, and blocks of the next kernels may not
+  // fit beside them.
   bool most_shared = false;
 
   LaunchContext WithMostShared(bool most) const {

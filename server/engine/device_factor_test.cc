@@ -68,17 +68,22 @@ std::shared_ptr<const LoadedModel> Load(const Model& model, Device* device) {
   return loaded.ok() ? *std::move(loaded) : nullptr;
 }
 
-// The largest difference of log-probabilities that both list.
+// The largest difference of log-probabilities that both list; infinite if they have less than half
+// of a list in common.
 double Distance(const Answers& a, const Answers& b) {
   if (a.size() != b.size()) return INFINITY;
   double worst = 0;
   for (size_t i = 0; i < a.size(); ++i) {
     std::map<uint32_t, float> known;
     for (const TokenLogprob& x : a[i].top) known[x.token] = x.logprob;
+    size_t shared = 0;
     for (const TokenLogprob& x : b[i].top) {
       const auto found = known.find(x.token);
-      if (found != known.end()) worst = WorstDifference(worst, found->second, x.logprob);
+      if (found == known.end()) continue;
+      worst = WorstDifference(worst, found->second, x.logprob);
+      ++shared;
     }
+    if (2 * shared < known.size()) return INFINITY;
   }
   return worst;
 }
@@ -105,8 +110,9 @@ class DeviceFactorTest : public testing::TestWithParam<size_t> {
     expected_ = Feed(*cpu, text_, kTokens);
   }
 
-  // What rounding the operands of products changes on a fake device. A GPU also rounds those of
-  // recurrences. These models magnify it: 0.7 was seen for Falcon-H1.
+  // What rounding the operands of products changes on a fake device: 0.28 for Falcon-H1, 0.05 for
+  // Mamba-2, 0.02 for Granite. A GPU also rounds the operands of recurrences: 0.68 and 0.08 were
+  // seen there for the first two.
   double RoundingCosts() const {
     FakeDevice fake;
     fake.rounding = ProductPrecision::kBFloat16;
@@ -134,13 +140,13 @@ TEST_P(DeviceFactorTest, AFakeDeviceIsNearTheCpu) {
   Check(&fake, 5e-4);
 }
 
-// The tolerances of device_engine_test.cc.
 TEST_P(DeviceFactorTest, AGpuIsNearTheCpu) {
   RIVULET_NEED_GPU();
-  constexpr double kSmallInFp32 = 1e-3, kSmallInBFloat16 = 5e-2, kRoom = 16;
+  const double costs = RoundingCosts();
+  ASSERT_LT(costs, 0.5);
   for (const auto& [precision, tolerance] :
-       {std::pair(ProductPrecision::kFloat32, kSmallInFp32),
-        {ProductPrecision::kBFloat16, std::max(kSmallInBFloat16, kRoom * RoundingCosts())}}) {
+       {std::pair(ProductPrecision::kFloat32, 1e-3),
+        {ProductPrecision::kBFloat16, std::max(5e-2, 4 * costs)}}) {
     auto gpu = OpenCudaDevice(precision);
     ASSERT_TRUE(gpu.ok()) << gpu.status();
     Check(gpu->get(), tolerance);
