@@ -31,6 +31,9 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kTokens = 60;
+// About three quarters of them have a row in a step, so that a GPU's steps have more than 128 rows,
+// whose products and recurrences are others than those of few.
+constexpr size_t kCrowd = 200, kTokensInCrowd = 18;
 
 // A config.json of the fixtures with other values of some keys.
 struct Model {
@@ -48,7 +51,15 @@ const std::vector<Model>& Models() {
       {"falcon_h1",
        "upstream_hf_falcon_h1_norm",
        {{"mamba_n_groups", 1}, {"mamba_proj_bias", false}, {"projectors_bias", false}}},
-      {"mamba2", "upstream_hf_mamba2", {{"hidden_size", 32}, {"num_heads", 4}}}};
+      {"mamba2", "upstream_hf_mamba2", {{"hidden_size", 32}, {"num_heads", 4}}},
+      // States enough for sums_stream.cu, which brings weights of the next product to L2.
+      {"mamba2_of_many_heads",
+       "upstream_hf_mamba2",
+       {{"hidden_size", 64},
+        {"expand", 8},
+        {"num_heads", 32},
+        {"state_size", 64},
+        {"num_hidden_layers", 1}}}};
   return models;
 }
 
@@ -97,7 +108,7 @@ class DeviceFactorTest : public testing::TestWithParam<size_t> {
   }
   std::unique_ptr<Engine> EngineOn(Device* device) const {
     auto engine = MakeDeviceEngine(Load(model(), device), device,
-                                   {.threads = 2, .state_memory = uint64_t{64} << 20}, 1);
+                                   {.threads = 2, .state_memory = uint64_t{512} << 20}, 1);
     EXPECT_TRUE(engine.ok()) << engine.status();
     return *std::move(engine);
   }
@@ -119,7 +130,7 @@ class DeviceFactorTest : public testing::TestWithParam<size_t> {
     return Distance(expected_, Feed(*EngineOn(&fake), text_, kTokens));
   }
 
-  // Near the CPU, and the same bits from every cut of the text.
+  // Near the CPU, and the same bits from every cut of the text, alone and in a crowd.
   void Check(Device* device, double tolerance) {
     const auto engine = EngineOn(device);
     const Answers whole = Feed(*engine, text_, kTokens);
@@ -127,6 +138,12 @@ class DeviceFactorTest : public testing::TestWithParam<size_t> {
     for (const size_t piece : {size_t{1}, size_t{7}}) {
       const Answers cut = Feed(*engine, text_, piece);
       EXPECT_TRUE(Same(cut, whole)) << piece;
+    }
+    const std::vector<uint32_t> beginning(text_.begin(), text_.begin() + kTokensInCrowd);
+    const auto crowd = FeedTogether(*engine, std::vector(kCrowd, beginning), 1, random_);
+    for (const Answers& answers : crowd) {
+      ASSERT_EQ(answers.size(), kTokensInCrowd);
+      ASSERT_TRUE(BeginsWith(whole, answers));
     }
   }
 
