@@ -23,14 +23,14 @@ namespace rivulet::cuda {
 // The rows of a convolution's inputs in a tail slot [C, padded channels], and those before the
 // chunk in a base slot [W - 1, padded channels].
 template <typename Row>
-__device__ Row* TailRows(const PrepareCall& call, uint32_t slot) {
-  return reinterpret_cast<Row*>(call.slots.tails + slot * call.slots.tail_stride +
-                                call.convolution.tail_offset);
+__device__ Row* TailRows(const DeviceSlots& slots, const DeviceConvolution& convolution,
+                         uint32_t slot) {
+  return reinterpret_cast<Row*>(slots.tails + slot * slots.tail_stride + convolution.tail_offset);
 }
 template <typename Row>
-__device__ Row* RowsBefore(const PrepareCall& call, uint32_t slot) {
-  return reinterpret_cast<Row*>(call.slots.bases + slot * call.slots.base_stride +
-                                call.convolution.before_offset);
+__device__ Row* RowsBefore(const DeviceSlots& slots, const DeviceConvolution& convolution,
+                           uint32_t slot) {
+  return reinterpret_cast<Row*>(slots.bases + slot * slots.base_stride + convolution.before_offset);
 }
 
 // Where the inputs of a token's convolution are: its own segment, the tail, the base.
@@ -68,10 +68,10 @@ struct ConvolutionInputs {
 template <typename Row>
 __device__ ConvolutionInputs<Row> InputsOf(const PrepareCall& call, const DeviceSegment& segment,
                                            uint32_t token) {
-  const Row* base = RowsBefore<Row>(call, segment.base_in);
+  const Row* base = RowsBefore<Row>(call.slots, call.convolution, segment.base_in);
   return {.convolution = &call.convolution,
           .segment = &segment,
-          .tail = TailRows<Row>(call, segment.tail),
+          .tail = TailRows<Row>(call.slots, call.convolution, segment.tail),
           .before = segment.position < call.fold_interval ? nullptr : base,
           .token = token,
           .start = static_cast<uint32_t>(segment.position % call.fold_interval)};
@@ -84,7 +84,7 @@ __device__ void KeepToken(const PrepareCall& call, const ConvolutionInputs<Row>&
   const DeviceConvolution& c = call.convolution;
   Store(const_cast<Row*>(inputs.tail) + inputs.start * c.weight_stride + channel, x);
   if (inputs.start + 1 != call.fold_interval) return;
-  Row* after = RowsBefore<Row>(call, inputs.segment->base_out);
+  Row* after = RowsBefore<Row>(call.slots, call.convolution, inputs.segment->base_out);
   for (uint32_t j = 0; j + 1 < c.window; ++j) {
     Store(after + j * c.weight_stride + channel, inputs.At(c.window - 2 - j, channel));
   }
@@ -142,7 +142,8 @@ struct ConvolvedToken {
     }
   }
   __device__ Row* TailRow(const PrepareCall& call, uint32_t place, uint32_t channel) const {
-    return TailRows<Row>(call, tail) + place * call.convolution.weight_stride + channel;
+    return TailRows<Row>(call.slots, call.convolution, tail) +
+           place * call.convolution.weight_stride + channel;
   }
   // Everything that no kernel of this step writes.
   __device__ void LoadState(const PrepareCall& call, const DeviceSegment& segment, uint32_t token,
@@ -190,7 +191,7 @@ __device__ void KeepFours(const PrepareCall& call, const ConvolvedToken<Row, tru
   StoreFour(convolved.TailRow(call, convolved.start, channel), in[3]);
   if (convolved.start + 1 != call.fold_interval) return;
   const uint32_t stride = call.convolution.weight_stride;
-  Row* after = RowsBefore<Row>(call, call.rows.segments[token].base_out);
+  Row* after = RowsBefore<Row>(call.slots, call.convolution, call.rows.segments[token].base_out);
 #pragma unroll
   for (uint32_t k = 0; k < 3; ++k) StoreFour(after + k * stride + channel, in[k + 1]);
 }

@@ -130,6 +130,10 @@ class CudaDevice final : public Device {
   void Recur(const RecurCall& call) override {
     cuda::LaunchRecur(call, NextWeights(call.rows.tokens), fp32_rows(), context_);
   }
+  void PrepareAndRecur(const PrepareCall& prepare, const RecurCall& recur) override {
+    cuda::LaunchPrepareAndRecur(prepare, recur, NextWeights(recur.rows.tokens), fp32_rows(),
+                                context_);
+  }
   void Attend(const AttendCall& call) override { cuda::LaunchAttend(call, fp32_rows(), context_); }
   void PoolKeys(const PoolKeysCall& call) override { cuda::LaunchPoolKeys(call, context_); }
   void ChoosePools(const ChoosePoolsCall& call) override {

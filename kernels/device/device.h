@@ -156,6 +156,12 @@ class Device {
   virtual void Prepare(const PrepareCall& call) = 0;
   virtual void Rotate(const RotateCall& call) = 0;
   virtual void Recur(const RecurCall& call) = 0;
+  // Both, where `prepare` is of the rows that `recur` reads and nothing else reads them: they may
+  // be left unwritten.
+  virtual void PrepareAndRecur(const PrepareCall& prepare, const RecurCall& recur) {
+    Prepare(prepare);
+    Recur(recur);
+  }
   virtual void Attend(const AttendCall& call) = 0;
   virtual void PoolKeys(const PoolKeysCall& call) = 0;
   virtual void ChoosePools(const ChoosePoolsCall& call) = 0;

@@ -11,16 +11,13 @@
 #include "kernels/device/arithmetic.cuh"
 #include "kernels/device/convolution.cuh"
 #include "kernels/device/launch.cuh"
+#include "kernels/device/prepared_parts.cuh"
 #include "kernels/device/rehearsal.cuh"
 
 namespace rivulet::cuda {
 namespace {
 
 constexpr int kPrepareWarps = 8;
-
-__host__ __device__ bool ByHead(const PreparedPart& part) {
-  return part.norm != DeviceHeadNorm::kNone || part.padded != part.width || part.head_stride != 0;
-}
 
 // Numbers that a warp prepares at a time where heads need no norm.
 __host__ __device__ uint32_t FlatNumbers(const PreparedPart& part) {
@@ -30,34 +27,6 @@ __host__ __device__ uint32_t FlatNumbers(const PreparedPart& part) {
 __host__ __device__ uint32_t TasksOf(const PreparedPart& part) {
   if (ByHead(part)) return part.heads;
   return (part.heads * part.width + FlatNumbers(part) - 1) / FlatNumbers(part);
-}
-
-__device__ inline float4 Fused(float4 a, float4 b, float4 c) {
-  return {fmaf(a.x, b.x, c.x), fmaf(a.y, b.y, c.y), fmaf(a.z, b.z, c.z), fmaf(a.w, b.w, c.w)};
-}
-
-// The functions that take no call, before which registers would have to be saved.
-constexpr bool IsShort(Activation f) {
-  return f == Activation::kIdentity || f == Activation::kSilu;
-}
-
-// Heads of up to so many numbers are prepared with fewer registers.
-constexpr uint32_t kNarrow = 128;
-
-// Whether PrepareConvolved does a part: four channels a lane, with nothing after the convolution
-// but a short function, a norm and a factor. It does not depend on the step, and so the order of a
-// norm's sums does not.
-__host__ __device__ bool InFours(const PrepareCall& call, const PreparedPart& part) {
-  const DeviceConvolution& c = call.convolution;
-  const auto aligned = [](const float* x, uint32_t stride) {
-    return reinterpret_cast<uintptr_t>(x) % 16 == 0 && stride % 4 == 0;
-  };
-  const uint32_t width = ByHead(part) ? part.width : part.heads * part.width;
-  return part.channel >= 0 && part.channel % 4 == 0 && c.window == 4 && c.gate == nullptr &&
-         part.bias == nullptr && part.rate == nullptr && part.multiplier == nullptr &&
-         IsShort(part.f) && isinf(part.low) && isinf(part.high) && width % 4 == 0 &&
-         part.padded % 4 == 0 && (!ByHead(part) || max(part.width, part.padded) <= kNarrow) &&
-         aligned(c.x, c.x_stride) && aligned(part.y, part.y_stride);
 }
 
 enum class PartForm : uint32_t { kFours, kFlat, kOther };
@@ -116,15 +85,6 @@ __device__ Task TaskOf(const PreparedPart& part, uint32_t task) {
   const uint32_t first = task * FlatNumbers(part);
   const uint32_t count = min(FlatNumbers(part), part.heads * part.width - first);
   return {first, count, count, first, first};
-}
-
-// What a part makes of its number, before any norm.
-__device__ float FunctionOf(const PreparedPart& part, uint32_t number, float x) {
-  if (part.multiplier != nullptr) x *= part.multiplier[number];
-  if (part.bias != nullptr) x += part.bias[number];
-  x = Function(part.f, x);
-  if (part.rate != nullptr) x *= part.rate[number];
-  return fminf(fmaxf(x, part.low), part.high);
 }
 
 template <typename Row>
@@ -393,7 +353,7 @@ __device__ void KeepInputsBefore(const PrepareCall& call, const DeviceSegment& s
   const DeviceConvolution& c = call.convolution;
   const auto last = segment.first_token + static_cast<uint32_t>(border - segment.position) - 1;
   const ConvolutionInputs<Row> inputs = InputsOf<Row>(call, segment, last);
-  Row* after = RowsBefore<Row>(call, BaseAfter(call.rows, segment, last));
+  Row* after = RowsBefore<Row>(call.slots, call.convolution, BaseAfter(call.rows, segment, last));
   for (uint32_t j = 0; j + 1 < c.window; ++j) {
     Store(after + j * c.weight_stride + channel, inputs.At(c.window - 2 - j, channel));
   }
@@ -424,7 +384,7 @@ __global__ void KeepInputsKernel(const __grid_constant__ PrepareCall call) {
   if (segment.tokens == 0 || channel >= c.channels) return;
   const uint64_t end = segment.position + segment.tokens;
   const uint64_t border = end / call.fold_interval * call.fold_interval;
-  Row* tail = TailRows<Row>(call, segment.tail);
+  Row* tail = TailRows<Row>(call.slots, call.convolution, segment.tail);
   if (border > segment.position) {
     if (call.rows.fold_bases != nullptr) KeepInputsWithin<Row>(call, segment, border, channel);
     KeepInputsBefore<Row>(call, segment, border, channel);
@@ -457,10 +417,7 @@ __global__ void RotateKernel(RotateCall call) {
 bool HasPlainParts(const PrepareCall& call, const PartPlan& plan) {
   for (uint32_t p = 0; p < call.part_count; ++p) {
     const PreparedPart& part = call.parts[p];
-    const bool convolved = plan.forms[p] == PartForm::kFours && !ByHead(part) &&
-                           call.convolution.silu && part.f == Activation::kIdentity &&
-                           part.norm_weight == nullptr && part.scale == 1.0f;
-    if (!convolved && plan.forms[p] != PartForm::kFlat) return false;
+    if (!IsPlain(call, part) && plan.forms[p] != PartForm::kFlat) return false;
   }
   return true;
 }

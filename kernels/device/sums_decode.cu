@@ -19,537 +19,15 @@
 // more.
 #include <algorithm>
 
-#include "kernels/device/rehearsal.cuh"
-#include "kernels/device/shared_work.cuh"
+#include "kernels/device/row_convolution.cuh"
 #include "kernels/device/sums.cuh"
 #include "kernels/device/sums_decode.cuh"
 #include "kernels/device/sums_decode_channel.cuh"
+#include "kernels/device/sums_decode_many.cuh"
 #include "kernels/device/sums_decode_unit.cuh"
 
 namespace rivulet::cuda {
 namespace {
-
-// Which blocks a launch has, and what they divide by. Keys, queries and values are copied in fours
-// and eights.
-struct DecodeGrid {
-  uint32_t rehearsing;         // rows of blocks, in front of those of the segments
-  Divisor of_unit;             // blocks
-  Divisor of_key, of_value;    // units
-  Divisor of_query;            // fours
-  Divisor of_keys, of_values;  // eights
-};
-
-// What one thread copies of the token's row: four neighbours of a query, the key or the values.
-struct Four {
-  const float* from = nullptr;  // null: nothing
-  bf16* to = nullptr;
-  bf16* row = nullptr;  // of the tail; null: not kept
-  bool scaled = false;  // by the step Δ
-};
-
-template <bool kBf16State, bool kNormaliser, bool kDelta>
-class DecodeUnit : public DecodeBlock {
- public:
-  // Unit `unit` of the `units` that a block has. They share keys and queries.
-  __device__ DecodeUnit(const RecurCall& call, const DecodeGrid& grid, bf16* memory,
-                        uint32_t units = 1, uint32_t unit = 0)
-      : DecodeBlock(call, blockDim.x / 2, PlaceOf(grid, units, unit)),
-        grid_(grid),
-        dk_(call.padded_key + kPad),
-        dv_(values_ + kPad),
-        k_(memory),
-        q_(k_ + kChunk * dk_),
-        v_(q_ + columns_ * dk_ + unit * kChunk * dv_),
-        z_(reinterpret_cast<float*>(v_ + kChunk * dv_)) {}
-
-  __host__ __device__ static size_t SharedBytes(uint32_t padded_key, uint32_t columns,
-                                                uint32_t values) {
-    return sizeof(bf16) *
-               (size_t{kChunk + columns} * (padded_key + kPad) + size_t{kChunk} * (values + kPad)) +
-           (kNormaliser ? padded_key * sizeof(float) : 0);
-  }
-
-  __device__ void Run(uint32_t ahead) {
-    if (segment_.tokens == 0) return AwaitOthers();
-    Begin();
-    Hold();
-    if (Real()) {
-      CopyKeys();
-      CopyValues();
-      CopyNormaliser();
-      CommitCopies();
-      if (threadIdx.x == 0) FetchForLater(blockIdx.y - grid_.rehearsing, ahead, kNumber);
-    }
-    const bool decays = TakesDecay();
-    FindDecays(decays);
-    FindSkip();
-    FindItem();
-    AwaitOthers();
-    TakeToken(decays);
-    WaitForCopies<0>();
-    __syncthreads();
-    if (active_) Read();
-    if (place_ + 1 == kChunk || !Real()) Fold();
-  }
-
- private:
-  friend class DecodePair;
-
-  static constexpr int kTiles = kHeldTiles;  // of 16 keys that a warp holds in registers
-  static constexpr uint32_t kNumber = kBf16State ? 2 : 4;
-  static constexpr bool kGates = !kNormaliser && !kDelta;  // CanGate
-
-  __device__ static DecodePlace PlaceOf(const DecodeGrid& grid, uint32_t units, uint32_t unit) {
-    const uint32_t block = Over(blockIdx.x, grid.of_unit), splits = grid.of_unit.divisor;
-    const uint32_t own = block * units + unit;
-    return {max(blockIdx.y, grid.rehearsing) - grid.rehearsing,
-            splits,
-            own,
-            blockIdx.x - block * splits,
-            Over(own, grid.of_key),
-            Over(own, grid.of_value)};
-  }
-
-  __device__ float* DecayRow() const {
-    return reinterpret_cast<float*>(Tail(c_.decay_offset)) + size_t{unit_} * kChunk;
-  }
-
-  // Whether the block does not rehearse. Found out anew each time: no register is left for it.
-  __device__ bool Real() const {
-    uint32_t row;
-    asm volatile("mov.u32 %0, %ctaid.y;" : "=r"(row));
-    return row >= grid_.rehearsing;
-  }
-  __device__ void AwaitOthers() const {
-    if (Real()) AwaitLastKernel(grid_.rehearsing);
-  }
-
-  // --- before the kernel before has ended --------------------------------------------------------
-
-  __device__ void Begin() {
-    place_ = static_cast<uint32_t>(segment_.position % kChunk);
-    fresh_ = Real() && segment_.position < kChunk;
-    active_ = Column() < c_.padded_value;
-  }
-
-  // A rehearsal loads no state: it multiplies what the registers happen to hold. Each load has its
-  // own condition. Behind a branch around all of them the compiler would wait for the segment once
-  // more, and with that for the state, whose loads share a counter with it.
-  __device__ void Hold() {
-    const std::byte* matrix = Matrix(segment_.base_in, kNumber);
-    const uint32_t tiles = fresh_ || !active_ || !Real() ? 0 : key_tiles_;
-#pragma unroll
-    for (uint32_t kt = 0; kt < kTiles; ++kt) {
-      if (kt < tiles) held_[kt].Load(matrix, Tile(kt));
-    }
-  }
-
-  // Rows before the token's, and zeros after it: their scores are masked, but zero times anything
-  // is not zero.
-  __device__ void CopyKeys() const { CopyRows(k_, dk_, grid_.of_keys, KeyRow(0), c_.padded_key); }
-  // Of the last block of a unit some may not be there.
-  __device__ void CopyValues() const {
-    const uint32_t first = split_ * values_;
-    CopyRows(v_, dv_, grid_.of_values, ValueRow(0) + first, c_.padded_value,
-             c_.padded_value - first);
-  }
-  __device__ void CopyNormaliser() const {
-    if (!kNormaliser || fresh_) return;
-    const float* z = NormaliserAt(c_, segment_.base_in);
-    for (uint32_t i = threadIdx.x; i < c_.padded_key / 4; i += blockDim.x) {
-      CopyAsync(z_ + i * 4, z + i * 4);
-    }
-  }
-
-  // Rows of `eights` times 8 numbers, of which the first `width` are there.
-  __device__ void CopyRows(bf16* to, uint32_t stride, const Divisor& eights, const bf16* rows,
-                           uint32_t row_stride, uint32_t width = ~0u) const {
-    for (uint32_t i = threadIdx.x; i < kChunk * eights.divisor; i += blockDim.x) {
-      const uint32_t s = Over(i, eights), column = (i - s * eights.divisor) * 8;
-      if (column >= width) continue;
-      if (s < place_) CopyAsync(to + s * stride + column, rows + s * row_stride + column);
-      if (s > place_) *reinterpret_cast<uint4*>(to + s * stride + column) = {0, 0, 0, 0};
-    }
-  }
-
-  __device__ void FindDecays(bool decays) {
-    if (decays && c_.rate != nullptr) rate_ = c_.rate[unit_];
-    if (lane_ < kChunk) {
-      if (c_.constant != nullptr) decay_ = c_.constant[unit_ * kChunk + lane_];
-      if (decays && lane_ < place_) decay_ = DecayRow()[lane_];
-    }
-  }
-
-  // D and weights, which no kernel writes.
-  __device__ void FindSkip() {
-    if (kGates && active_ && HasGate()) {
-      if (c_.skip != nullptr) skip_[0] = c_.skip[GatedColumn()];
-      skip_[1] = c_.gated.weight[GatedColumn()];
-    }
-    if ((kGates && Gates()) || c_.skip == nullptr || 2 * t_ >= columns_) return;
-#pragma unroll
-    for (uint32_t half = 0; half < 2; ++half) {
-      const uint32_t e = Column() + g_ + half * 8;
-      if (e < c_.value_dim) skip_[half] = c_.skip[unit_ * c_.value_dim + e];
-    }
-  }
-  // The thread's first four of the token's row.
-  __device__ void FindItem() {
-    if (threadIdx.x < Items()) item_ = ItemAt(threadIdx.x);
-  }
-
-  // --- the token's row ---------------------------------------------------------------------------
-
-  // Item i of the token's row: fours of the key, then of the queries, then of this block's values.
-  __device__ Four ItemAt(uint32_t i) const {
-    const uint32_t fours = c_.padded_key / 4;
-    if (i < fours) {
-      const bool keeps = KeepsKey();
-      return {Key() + i * 4, k_ + place_ * dk_ + i * 4, keeps ? KeyRow(place_) + i * 4 : nullptr,
-              false};
-    }
-    i -= fours;
-    if (i < columns_ * fours) {
-      const uint32_t column = Over(i, grid_.of_query), d = (i - column * fours) * 4;
-      const float* from = kDelta ? (column == 0 ? Key() : Query(0)) : Query(column);
-      return {from + d, q_ + column * dk_ + d, nullptr, false};
-    }
-    return kDelta ? Four() : ValuesAt(i - columns_ * fours);
-  }
-  // Item i of this block's values.
-  __device__ Four ValuesAt(uint32_t i) const {
-    const uint32_t first = split_ * values_, width = min(values_, c_.padded_value - first);
-    if (i >= width / 4) return {};
-    const bool keeps = KeepsValues();
-    return {Value() + first + i * 4, v_ + place_ * dv_ + i * 4,
-            keeps ? ValueRow(place_) + first + i * 4 : nullptr, c_.times_step};
-  }
-
-  __device__ static float4 ReadItem(const Four& item) {
-    return ReadLate(reinterpret_cast<const float4*>(item.from));
-  }
-  __device__ void StoreItem(const Four& item, float4 x, float step) const {
-    if (item.scaled) x.x *= step, x.y *= step, x.z *= step, x.w *= step;
-    StoreFour(item.to, x);
-    if (item.row != nullptr && Real()) StoreFour(item.row, x);
-  }
-
-  __device__ uint32_t Items() const { return c_.padded_key / 4 * (1 + columns_) + values_ / 4; }
-
-  __device__ void TakeToken(bool decays) {
-    const float step = TakeStep(decays);
-    if (kDelta) beta_ = ReadLate(c_.beta + size_t{Token()} * c_.beta_stride + unit_);
-    TakeSkip();
-    TakeValues();
-    if (item_.from != nullptr) StoreItem(item_, ReadItem(item_), step);
-#pragma unroll 1  // most threads have no more
-    for (uint32_t i = threadIdx.x + blockDim.x; i < Items(); i += blockDim.x) {
-      const Four item = ItemAt(i);
-      if (item.from != nullptr) StoreItem(item, ReadItem(item), step);
-    }
-    if (decays) AddDecay(step);
-  }
-
-  __device__ float TakeStep(bool decays) const {
-    return decays ? ReadLate(c_.g + size_t{Token()} * c_.g_stride + unit_) : 0.0f;
-  }
-  __device__ void AddDecay(float step) {
-    const float last = __shfl_sync(0xffffffffu, decay_, place_ == 0 ? 0 : place_ - 1);
-    float sum = place_ == 0 ? 0.0f : last;
-    sum += rate_ * step;
-    if (lane_ == place_) {
-      decay_ = sum;
-      if (split_ == 0 && warp_ == 0 && Real()) DecayRow()[place_] = sum;
-    }
-  }
-
-  // What D is multiplied with in the two value columns that the lane writes; of gated outputs in
-  // one, and its gate.
-  __device__ void TakeSkip() {
-    if (kGates && active_ && HasGate()) {
-      skipped_[0] = ReadLate(Value() + Column() + g_ + t_ * 8);
-      skipped_[1] = ReadLate(GateAt());
-    }
-    if ((kGates && Gates()) || c_.skip == nullptr || 2 * t_ >= columns_) return;
-#pragma unroll
-    for (uint32_t half = 0; half < 2; ++half) {
-      const uint32_t e = Column() + g_ + half * 8;
-      if (e < c_.value_dim) skipped_[half] = ReadLate(Value() + e);
-    }
-  }
-
-  // What a delta rule starts from, of the two value columns that the lane solves for.
-  __device__ void TakeValues() {
-    if constexpr (kDelta) {
-      for (uint32_t half = 0; half < 2; ++half) {
-        const uint32_t e = Column() + g_ + half * 8;
-        if (e < c_.value_dim) values_now_[half] = ReadLate(Value() + e);
-      }
-    }
-  }
-
-  // --- read --------------------------------------------------------------------------------------
-
-  __device__ float DecayAt(uint32_t place) const { return __shfl_sync(0xffffffffu, decay_, place); }
-
-  __device__ void Read() {
-    float score[4] = {}, sum[4] = {};
-    ReadKeys(score,
-             [&](uint32_t kt, uint32_t b0, uint32_t b1) { held_[kt].Multiply(sum, b0, b1); });
-    Finish(score, sum);
-  }
-
-  // The scores, and for each tile of the state read(tile, and the queries that it is read by).
-  template <typename ReadTile>
-  __device__ void ReadKeys(float (&score)[4], const ReadTile& read) const {
-    const uint32_t keys =
-        SharedAddress(k_ + (lane_ % 8 + lane_ / 8 % 2 * 8) * dk_ + lane_ / 16 * 8);
-#pragma unroll
-    for (uint32_t kt = 0; kt < kTiles; ++kt) {
-      if (kt >= key_tiles_) continue;
-      const bool present = g_ < columns_;
-      const bf16* query = q_ + g_ * dk_ + kt * 16 + 2 * t_;
-      const uint32_t b0 = Two(query, present), b1 = Two(query + 8, present);
-      uint32_t k[4];
-      LoadMatrices(k, keys + kt * 32);
-      MultiplyAdd(score, k, b0, b1);
-      if (!fresh_) read(kt, b0, b1);
-    }
-  }
-
-  // From the scores and reads as they are.
-  __device__ void Finish(float (&score)[4], float (&sum)[4]) {
-    const float decay = DecayAt(place_), weight = expf(decay);
-    const float near = expf(decay - DecayAt(g_)), far = expf(decay - DecayAt(g_ + 8));
-    const bool near_seen = g_ <= place_, far_seen = g_ + 8 <= place_;
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      sum[i] *= weight;
-      sum[i + 2] *= weight;
-      score[i] = near_seen ? score[i] * near : 0.0f;
-      score[i + 2] = far_seen ? score[i + 2] * far : 0.0f;
-    }
-    if constexpr (kDelta) {
-      Solve(sum, [&](uint32_t s) {
-        const float near = __shfl_sync(0xffffffffu, score[0], s % 8 * 4);
-        const float far = __shfl_sync(0xffffffffu, score[2], s % 8 * 4);
-        return s < 8 ? near : far;
-      });
-    }
-    uint32_t v[4];
-    LoadTransposed(v,
-                   v_ + (lane_ % 8 + (lane_ >= 16 ? 8 : 0)) * dv_ + warp_ * 16 + lane_ / 8 % 2 * 8);
-    const uint2 p = TransposedScores(score, g_ < columns_ && !(kDelta && g_ == 0));
-    MultiplyAdd(sum, v, p.x, p.y);
-    if constexpr (kNormaliser) Divide(weight, p, sum);
-    if (kGates && Gates()) {
-      const float x = WithSkip(0, OwnOutput(sum[0], sum[2]));
-      return WriteGated(x, skipped_[1], skip_[1], Real());
-    }
-#pragma unroll
-    for (uint32_t i = 0; i < 4; ++i) Write(2 * t_ + i % 2, i / 2, sum[i]);
-  }
-
-  // By the normaliser's reads, which are in the order of sums.cu.
-  __device__ void Divide(float weight, uint2 p, float (&sum)[4]) const {
-    float n[4] = {};
-    for (uint32_t kt = 0; kt < (fresh_ ? 0 : key_tiles_); ++kt) {
-      uint32_t high[4], low[4];
-      SplitRows(z_ + kt * 16 + 2 * t_, high, low);
-      const bf16* query = q_ + g_ * dk_ + kt * 16 + 2 * t_;
-      const bool present = g_ < columns_;
-      const uint32_t b0 = Two(query, present), b1 = Two(query + 8, present);
-      MultiplyAdd(n, high, b0, b1);
-      MultiplyAdd(n, low, b0, b1);
-    }
-    n[0] *= weight, n[1] *= weight;
-    MultiplyAdd(n, {kTwoOnes, kTwoOnes, kTwoOnes, kTwoOnes}, p.x, p.y);
-#pragma unroll
-    for (uint32_t i = 0; i < 4; ++i) sum[i] = Divided(c_, sum[i], n[i % 2]);
-  }
-
-  // u = β (v - k S̄ - Σ_{s<place} score(s) u_s), score(s) = (k·k_s) e^{c - c_s}. Lanes of column 0
-  // have k S̄ of value columns g and g + 8.
-  template <typename Score>
-  __device__ void Solve(const float (&sum)[4], Score&& score) {
-    float u[2] = {values_now_[0] - sum[0], values_now_[1] - sum[2]};
-    bf16* column = v_ + warp_ * 16 + g_;
-    // The rows of so many tokens are loaded before the first is used; those from `place_` on are
-    // not.
-    constexpr uint32_t kAtOnce = 4;
-    for (uint32_t first = 0; first < place_; first += kAtOnce) {
-      float weights[kAtOnce], rows[kAtOnce][2];
-#pragma unroll
-      for (uint32_t i = 0; i < kAtOnce; ++i) {
-        weights[i] = -score(first + i);
-        rows[i][0] = __bfloat162float(column[(first + i) * dv_]);
-        rows[i][1] = __bfloat162float(column[(first + i) * dv_ + 8]);
-      }
-#pragma unroll
-      for (uint32_t i = 0; i < kAtOnce; ++i) {
-        if (first + i >= place_) continue;
-        u[0] = fmaf(weights[i], rows[i][0], u[0]);
-        u[1] = fmaf(weights[i], rows[i][1], u[1]);
-      }
-    }
-    if (t_ == 0) {
-#pragma unroll
-      for (uint32_t half = 0; half < 2; ++half) {
-        const bf16 stored = __float2bfloat16_rn(beta_ * u[half]);
-        column[place_ * dv_ + half * 8] = stored;
-        if (Real()) ValueRow(place_)[Column() + g_ + half * 8] = stored;
-      }
-    }
-    __syncwarp();
-  }
-
-  __device__ float WithSkip(uint32_t half, float x) const {
-    return c_.skip != nullptr ? fmaf(skip_[half], skipped_[half], x) : x;
-  }
-
-  __device__ void Write(uint32_t column, uint32_t half, float x) {
-    if (column >= columns_ || (kDelta && column == 0)) return;
-    const uint32_t head = kDelta ? unit_ : unit_ * c_.unit_heads + column;
-    const uint32_t e = Column() + g_ + half * 8;
-    if (e < c_.value_dim) x = WithSkip(half, x);
-    float* to = c_.out.data + size_t{Token()} * c_.out.stride + size_t{head} * c_.padded_value + e;
-    asm volatile("" ::"f"(x));  // computed in a rehearsal, too
-    if (Real()) *to = x;
-  }
-
-  // --- fold --------------------------------------------------------------------------------------
-
-  __device__ void Fold() {
-    __syncthreads();
-    WeightKeys(k_);
-    const float weight = expf(DecayAt(kChunk - 1));
-    __syncthreads();
-    if (kNormaliser && Real()) {
-      FoldNormaliser<1>(c_, k_, dk_, weight, fresh_, z_, NormaliserAt(c_, segment_.base_out));
-    }
-    FoldState(k_, weight);
-  }
-
-  __device__ void WeightKeys(bf16* to) const {
-    const uint32_t twos = c_.padded_key / 2;
-    for (uint32_t s = warp_; s < kChunk; s += blockDim.x / 32) {
-      const float weight = expf(DecayAt(kChunk - 1) - DecayAt(s));
-      for (uint32_t i = lane_; i < twos; i += 32) {
-        const bf16* k = k_ + s * dk_ + i * 2;
-        const float first = __bfloat162float(k[0]) * weight;
-        const float second = __bfloat162float(k[1]) * weight;
-        *reinterpret_cast<uint32_t*>(to + s * dk_ + i * 2) = PackRounded(first, second);
-      }
-    }
-  }
-
-  __device__ void FoldState(const bf16* keys, float weight) const {
-    if (!active_) return;
-    uint32_t v[4];
-    LoadTransposed(v,
-                   v_ + (lane_ % 8 + (lane_ >= 16 ? 8 : 0)) * dv_ + warp_ * 16 + lane_ / 8 % 2 * 8);
-    std::byte* to = Matrix(segment_.base_out, kNumber);
-#pragma unroll
-    for (uint32_t kt = 0; kt < kTiles; ++kt) {
-      if (kt >= key_tiles_) continue;
-      StateTile s = {};
-      if (!fresh_) s = held_[kt].Numbers();
-      const float w[4] = {weight, weight, weight, weight};
-      FoldedTile folded(s, w);
-      uint32_t k[4];
-      LoadTransposed(k, keys + (lane_ % 8 + lane_ / 8 % 2 * 8) * dk_ + kt * 16 + lane_ / 16 * 8);
-      folded.Add(v, k);
-      if (Real()) StoreTile<kBf16State>(to, Tile(kt), folded.Tile());
-    }
-  }
-
-  const DecodeGrid& grid_;
-  const uint32_t dk_, dv_;
-  bf16 *const k_, *const q_, *const v_;  // [C, dk], [columns, dk], [C, dv]
-  float* const z_;                       // [Dp] of a normaliser
-  uint32_t place_ = 0;
-  bool fresh_ = false, active_ = false;
-  float decay_ = 0.0f;  // cumulative, of row `lane`
-  float rate_ = 1.0f, beta_ = 0.0f;
-  Four item_;
-  // Of gated outputs: D and the norm's weight; the value that D is of, and the gate.
-  float skip_[2] = {}, skipped_[2] = {};
-  float values_now_[2] = {};
-  HeldTile<kBf16State> held_[kTiles];
-};
-
-// Two units of one segment that share their key and query: the tail's keys and the scores are
-// there once. Not for states in fp32, delta rules, normalisers and queries of each head.
-class DecodePair {
-  using Unit = DecodeUnit</*kBf16State=*/true, /*kNormaliser=*/false, /*kDelta=*/false>;
-
- public:
-  __device__ DecodePair(const RecurCall& call, const DecodeGrid& grid, bf16* memory)
-      : first_(call, grid, memory, 2, 0), second_(call, grid, memory, 2, 1) {}
-
-  __host__ __device__ static size_t SharedBytes(uint32_t padded_key, uint32_t columns,
-                                                uint32_t values) {
-    return Unit::SharedBytes(padded_key, columns, values) +
-           sizeof(bf16) * kChunk * (padded_key + kPad + values + kPad);
-  }
-
-  __device__ void Run() {
-    if (first_.segment_.tokens == 0) return first_.AwaitOthers();
-    first_.Begin(), second_.Begin();
-    first_.Hold(), second_.Hold();
-    if (first_.Real()) {
-      first_.CopyKeys();
-      first_.CopyValues(), second_.CopyValues();
-      CommitCopies();
-    }
-    const bool decays = first_.TakesDecay();
-    first_.FindDecays(decays), second_.FindDecays(decays);
-    first_.FindSkip(), second_.FindSkip();
-    first_.AwaitOthers();
-    TakeToken(decays);
-    WaitForCopies<0>();
-    __syncthreads();
-    if (first_.active_) Read();
-    if (first_.place_ + 1 == kChunk || !first_.Real()) Fold();
-  }
-
- private:
-  __device__ void TakeToken(bool decays) {
-    const float step[2] = {first_.TakeStep(decays), second_.TakeStep(decays)};
-    first_.TakeSkip(), second_.TakeSkip();
-    const uint32_t items = first_.Items(), all = items + first_.values_ / 4;
-    for (uint32_t i = threadIdx.x; i < all; i += blockDim.x) {
-      const Four item = i < items ? first_.ItemAt(i) : second_.ValuesAt(i - items);
-      if (item.from == nullptr) continue;
-      first_.StoreItem(item, Unit::ReadItem(item), i < items ? step[0] : step[1]);
-    }
-    if (decays) first_.AddDecay(step[0]), second_.AddDecay(step[1]);
-  }
-
-  __device__ void Read() {
-    float score[4] = {}, sum[2][4] = {};
-    first_.ReadKeys(score, [&](uint32_t kt, uint32_t b0, uint32_t b1) {
-      first_.held_[kt].Multiply(sum[0], b0, b1);
-      second_.held_[kt].Multiply(sum[1], b0, b1);
-    });
-    float same[4] = {score[0], score[1], score[2], score[3]};
-    first_.Finish(score, sum[0]);
-    second_.Finish(same, sum[1]);
-  }
-
-  __device__ void Fold() {
-    bf16* const others = second_.v_ + kChunk * second_.dv_;
-    second_.WeightKeys(others);
-    __syncthreads();
-    first_.WeightKeys(first_.k_);
-    const float weight[2] = {expf(first_.DecayAt(kChunk - 1)), expf(second_.DecayAt(kChunk - 1))};
-    __syncthreads();
-    first_.FoldState(first_.k_, weight[0]);
-    second_.FoldState(others, weight[1]);
-  }
-
-  Unit first_, second_;
-};
 
 // Blocks that share a processor.
 constexpr int ResidentBlocks(bool bf16_state) { return bf16_state ? 6 : 4; }
@@ -570,6 +48,18 @@ __global__ void __launch_bounds__(kMostWarps * 32, ResidentBlocks(kBf16State))
   DecodeUnit<kBf16State, kNormaliser, kDelta>(call, grid, memory).Run(ahead);
 }
 
+template <bool kBf16State>
+__global__ void __launch_bounds__(kMostWarps * 32, ResidentBlocks(kBf16State))
+    PreparingDecodeKernel(const __grid_constant__ RecurCall call,
+                          const __grid_constant__ UnpreparedRows rows,
+                          const __grid_constant__ DecodeGrid grid, uint32_t ahead) {
+  extern __shared__ __align__(16) bf16 memory[];
+  __builtin_assume(!call.delta);
+  __builtin_assume(!call.query_per_head);
+  AllowNextKernel();
+  DecodeUnit<kBf16State, false, false, true>(call, grid, memory, &rows).Run(ahead);
+}
+
 __global__ void __launch_bounds__(kMostWarps * 32, kResidentPairs)
     DecodePairKernel(const __grid_constant__ RecurCall call,
                      const __grid_constant__ DecodeGrid grid) {
@@ -578,7 +68,17 @@ __global__ void __launch_bounds__(kMostWarps * 32, kResidentPairs)
   __builtin_assume(!call.delta);
   __builtin_assume(!call.query_per_head);
   AllowNextKernel();
-  DecodePair(call, grid, memory).Run();
+  DecodePair<false>(call, grid, memory).Run();
+}
+__global__ void __launch_bounds__(kMostWarps * 32, kResidentPairs)
+    PreparingPairKernel(const __grid_constant__ RecurCall call,
+                        const __grid_constant__ UnpreparedRows rows,
+                        const __grid_constant__ DecodeGrid grid) {
+  extern __shared__ __align__(16) bf16 memory[];
+  __builtin_assume(!call.delta);
+  __builtin_assume(!call.query_per_head);
+  AllowNextKernel();
+  DecodePair<true>(call, grid, memory, &rows).Run();
 }
 
 // About one block a processor rehearses, if there is time for it. These are blocks of their own:
@@ -590,21 +90,27 @@ uint32_t RehearsingRows(uint32_t blocks_of_row, const LaunchContext& context) {
 
 // Where all pairs have room at once: with more of them, single units are faster. False: not so, or
 // not of this kind.
-bool LaunchPairs(const RecurCall& call, DecodeGrid grid, uint32_t values,
-                 const LaunchContext& context) {
+bool LaunchPairs(const RecurCall& call, const UnpreparedRows* rows, DecodeGrid grid,
+                 uint32_t values, const LaunchContext& context) {
   if (call.delta || call.query_per_head || call.units_per_key % 2 != 0) return false;
-  const uint32_t blocks = call.units / 2 * grid.of_unit.divisor, rows = call.rows.segment_count;
-  if (blocks * rows > static_cast<uint32_t>(context.processors) * kResidentPairs) return false;
+  const uint32_t blocks = call.units / 2 * grid.of_unit.divisor, count = call.rows.segment_count;
+  if (blocks * count > static_cast<uint32_t>(context.processors) * kResidentPairs) return false;
   grid.rehearsing = RehearsingRows(blocks, context);
-  const size_t shared = DecodePair::SharedBytes(call.padded_key, call.unit_heads, values);
-  context.Run(DecodePairKernel, dim3(blocks, rows + grid.rehearsing), values * 2, shared, call,
-              grid);
+  const dim3 all(blocks, count + grid.rehearsing);
+  const uint32_t keys = call.padded_key, columns = call.unit_heads;
+  if (rows == nullptr) {
+    context.Run(DecodePairKernel, all, values * 2,
+                DecodePair<false>::SharedBytes(keys, columns, values), call, grid);
+  } else {
+    context.Run(PreparingPairKernel, all, values * 2,
+                DecodePair<true>::SharedBytes(keys, columns, values), call, *rows, grid);
+  }
   return true;
 }
 
+// rows: as LaunchDecode.
 template <bool kBf16State, bool kNormaliser, bool kDelta>
-void Launch(const RecurCall& call, const LaunchContext& context) {
-  using Unit = DecodeUnit<kBf16State, kNormaliser, kDelta>;
+void Launch(const RecurCall& call, const UnpreparedRows* rows, const LaunchContext& context) {
   const uint32_t warps = WarpsOf(call, context.processors), values = warps * 16;
   const uint32_t splits = (call.padded_value + values - 1) / values, blocks = call.units * splits;
   const DecodeGrid grid = {RehearsingRows(blocks, context),  Divisor::Of(splits),
@@ -612,34 +118,43 @@ void Launch(const RecurCall& call, const LaunchContext& context) {
                            Divisor::Of(call.padded_key / 4), Divisor::Of(call.padded_key / 8),
                            Divisor::Of(values / 8)};
   if constexpr (kBf16State && !kNormaliser) {
-    if (LaunchPairs(call, grid, values, context)) return;
+    if (LaunchPairs(call, rows, grid, values, context)) return;
   }
-  const size_t shared =
-      Unit::SharedBytes(call.padded_key, call.delta ? 2 : call.unit_heads, values);
-  context.Run(DecodeKernel<kBf16State, kNormaliser, kDelta>,
-              dim3(blocks, call.rows.segment_count + grid.rehearsing), warps * 32, shared, call,
-              grid, static_cast<uint32_t>(context.processors * BlocksBesideProduct(kBf16State)));
+  const dim3 all(blocks, call.rows.segment_count + grid.rehearsing);
+  const auto ahead = static_cast<uint32_t>(context.processors * BlocksBesideProduct(kBf16State));
+  const uint32_t keys = call.padded_key, columns = call.delta ? 2 : call.unit_heads;
+  if constexpr (!kNormaliser && !kDelta) {
+    if (rows != nullptr) {
+      return context.Run(PreparingDecodeKernel<kBf16State>, all, warps * 32,
+                         DecodeUnit<kBf16State, false, false, true>::SharedBytes(keys, 1, values),
+                         call, *rows, grid, ahead);
+    }
+  }
+  context.Run(DecodeKernel<kBf16State, kNormaliser, kDelta>, all, warps * 32,
+              DecodeUnit<kBf16State, kNormaliser, kDelta>::SharedBytes(keys, columns, values), call,
+              grid, ahead);
 }
 
 // False: keys have too many numbers.
 template <bool kBf16State>
-bool LaunchForState(const RecurCall& call, const LaunchContext& context) {
+bool LaunchForState(const RecurCall& call, const UnpreparedRows* rows,
+                    const LaunchContext& context) {
   if (call.decay == Decay::kChannel) {
     LaunchDecodeByChannel<kBf16State>(call, context);
     return true;
   }
-  if (LaunchDecodeByUnit<kBf16State>(call, context)) return true;
+  if (LaunchDecodeByUnit<kBf16State>(call, rows, context)) return true;
   if (call.padded_key > kHeldTiles * 16) return false;
   const auto launch = call.normaliser ? Launch<kBf16State, true, false>
                       : call.delta    ? Launch<kBf16State, false, true>
                                       : Launch<kBf16State, false, false>;
-  launch(call, context);
+  launch(call, rows, context);
   return true;
 }
 
 }  // namespace
 
-bool LaunchDecode(const RecurCall& call, const LaunchContext& context) {
+bool LaunchDecode(const RecurCall& call, const LaunchContext& context, const UnpreparedRows* rows) {
   const bool aligned = call.value_dim == call.padded_value && call.v_head_stride % 4 == 0 &&
                        call.v_stride % 4 == 0 && reinterpret_cast<uintptr_t>(call.v) % 16 == 0;
   const bool channel = call.decay == Decay::kChannel;
@@ -649,8 +164,8 @@ bool LaunchDecode(const RecurCall& call, const LaunchContext& context) {
       (channel && (call.times_step || call.skip != nullptr))) {
     return false;
   }
-  return call.bf16_state ? LaunchForState<true>(call, context)
-                         : LaunchForState<false>(call, context);
+  return call.bf16_state ? LaunchForState<true>(call, rows, context)
+                         : LaunchForState<false>(call, rows, context);
 }
 
 }  // namespace rivulet::cuda

@@ -18,6 +18,7 @@
 
 #include "kernels/device/bulk_copy.cuh"
 #include "kernels/device/rehearsal.cuh"
+#include "kernels/device/row_convolution.cuh"
 #include "kernels/device/sums.cuh"
 #include "kernels/device/sums_decode.cuh"
 
@@ -31,9 +32,11 @@ template <bool kBf16State>
 constexpr uint32_t kMostHoldingThreads = kBf16State ? 256 : 192;
 
 // The kernel for a kind of state and keys up to 16 · kTiles. kHeld: states wait in registers.
-template <bool kBf16State_, int kTiles_, bool kNormaliser_, bool kHeld_>
+// kPrepares: the kernel prepares its rows (UnpreparedRows), of gated outputs.
+template <bool kBf16State_, int kTiles_, bool kNormaliser_, bool kHeld_, bool kPrepares_ = false>
 struct UnitForm {
   static constexpr bool kBf16State = kBf16State_, kNormaliser = kNormaliser_, kHeld = kHeld_;
+  static constexpr bool kPrepares = kPrepares_;
   static constexpr int kTiles = kTiles_;
   static constexpr uint32_t kNumber = kBf16State ? 2 : 4;
   static constexpr uint32_t kKey = kTiles * 16;     // numbers of a row of keys in shared memory
@@ -58,11 +61,13 @@ struct UnitLayout {
 
   __host__ __device__ UnitLayout(uint32_t queries, uint32_t values, uint32_t padded_key)
       : v(kQueries + queries * Form::kStride * 2),
-        state(v + kChunk * (values + kPad) * 2),
+        unscaled(v + kChunk * (values + kPad) * 2),
+        state(unscaled + (Form::kPrepares ? values * 4 : 0)),
         bytes(state + (Form::kHeld ? 0 : values * padded_key * Form::kNumber)) {}
 
-  // After bf16 [queries, Dp + pad]: bf16 [C, values + pad]; the tiles of the state.
-  const uint32_t v, state, bytes;
+  // After bf16 [queries, Dp + pad]: bf16 [C, values + pad]; fp32 [values] of a kernel that prepares
+  // its rows, for D; the tiles of the state.
+  const uint32_t v, unscaled, state, bytes;
 };
 
 template <typename Form>
@@ -80,11 +85,15 @@ class DecodeByUnit : public DecodeReader {
     uint32_t to = 0;              // in shared memory
     bf16* keeps = nullptr;        // in the tail; null: not by this block
     bool scaled = false;          // by the step Δ
+    // Of rows that the kernel prepares:
+    float* unscaled = nullptr;  // in shared memory, for D; null: not a value
+    bool keeps_input = false;   // of the convolution
   };
 
  public:
-  __device__ DecodeByUnit(const RecurCall& call, uint32_t values, std::byte* memory)
-      : DecodeByUnit(call, values, memory, Layout(Queries(call), values, call.padded_key)) {}
+  __device__ DecodeByUnit(const RecurCall& call, uint32_t values, std::byte* memory,
+                          const UnpreparedRows* rows = nullptr)
+      : DecodeByUnit(call, values, memory, Layout(Queries(call), values, call.padded_key), rows) {}
 
   // Rows of queries beside the key, which is a column of a delta rule itself.
   __host__ __device__ static uint32_t Queries(const RecurCall& call) {
@@ -100,6 +109,7 @@ class DecodeByUnit : public DecodeReader {
     CopyTail();
     CommitCopies();
     FindToken();
+    if constexpr (Form::kPrepares) StartRows();
     FindDecays();
     RunRehearsed(rehearsed, [this](bool real) { Work(real); });
     if (place_ + 1 == kChunk) Fold();
@@ -107,10 +117,12 @@ class DecodeByUnit : public DecodeReader {
 
  private:
   __device__ DecodeByUnit(const RecurCall& call, uint32_t values, std::byte* memory,
-                          const Layout& layout)
+                          const Layout& layout, const UnpreparedRows* rows)
       : DecodeReader(call, values, memory, layout.v, layout.state),
         queries_(Queries(call)),
-        scores_(SameInWarp(warp_) == values / 16) {}
+        scores_(SameInWarp(warp_) == values / 16),
+        rows_(rows),
+        unscaled_(reinterpret_cast<float*>(memory + layout.unscaled)) {}
 
   __device__ bf16* KeyAt(uint32_t place) const { return At<bf16>(Layout::kKeys) + place * kStride; }
   // Where in shared memory what column g is multiplied by is, from the lane's first number on: a
@@ -191,16 +203,27 @@ class DecodeByUnit : public DecodeReader {
     const uint32_t row = piece / kPieces, d = piece % kPieces * 128 + lane_ * 4;
     if (row > queries_) return ValuesAt(lane_ * 4);
     if (d >= c_.padded_key) return {};
-    if (row > 0) return {Query(row - 1) + d, Layout::kQueries + ((row - 1) * kStride + d) * 2};
     const bool keeps = KeepsKey();
-    return {Key() + d, Layout::kKeys + (place_ * kStride + d) * 2,
-            keeps ? KeyRow(place_) + d : nullptr};
+    if (row > 0) {
+      const uint32_t to = Layout::kQueries + ((row - 1) * kStride + d) * 2;
+      return {Query(row - 1) + d, to, nullptr, false, nullptr, keeps};
+    }
+    return {Key() + d,
+            Layout::kKeys + (place_ * kStride + d) * 2,
+            keeps ? KeyRow(place_) + d : nullptr,
+            false,
+            nullptr,
+            keeps};
   }
   __device__ Four ValuesAt(uint32_t column) const {
     if (column >= width_) return {};
     const bool keeps = KeepsValues();
-    return {Value() + first_ + column, v_ + (place_ * dv_ + column) * 2,
-            keeps ? ValueRow(place_) + first_ + column : nullptr, c_.times_step};
+    return {Value() + first_ + column,
+            v_ + (place_ * dv_ + column) * 2,
+            keeps ? ValueRow(place_) + first_ + column : nullptr,
+            c_.times_step,
+            Form::kPrepares ? unscaled_ + column : nullptr,
+            keeps};
   }
 
   // Where the lane's numbers of the token are and are kept: divisions take longer than the rest of
@@ -259,6 +282,29 @@ class DecodeByUnit : public DecodeReader {
     if (g_ + 8 < count) far_ = row[g_ + 8];
   }
 
+  // --- rows that the kernel prepares -------------------------------------------------------------
+
+  __device__ RowConvolution Convolution() const { return {*rows_, c_, segment_}; }
+  __device__ void StartRows() {
+    if (rows_->step_bias != nullptr) step_bias_ = rows_->step_bias[unit_];
+#pragma unroll
+    for (uint32_t j = 0; j < kAtOnce; ++j) {
+      if (fours_[j].from == nullptr) continue;
+      convolved_[j].Start(Convolution(), Convolution().Channel(fours_[j].from));
+    }
+  }
+  // Numbers x of fours that were started, as they are in the projection.
+  __device__ void PrepareNumbers(const ConvolvedFour& convolved, const Four& four, float4 x,
+                                 float step) const {
+    const float4 now = AsRow(x);
+    x = convolved.Finish(now);
+    if (four.unscaled != nullptr) StoreFour(four.unscaled, x);
+    StoreNumbers(four, x, step);
+    if (real_ && four.keeps_input) {
+      Convolution().Keep(Convolution().Channel(four.from), now);
+    }
+  }
+
   // --- the token's row ---------------------------------------------------------------------------
 
   __device__ void Work(bool real) {
@@ -301,13 +347,27 @@ class DecodeByUnit : public DecodeReader {
     for (uint32_t j = 0; j < kAtOnce; ++j) {
       if (fours_[j].from != nullptr) x[j] = ReadFour(fours_[j]);
     }
-    if (takes_values_) TakeValues();
+    if constexpr (Form::kPrepares) {
+      if (takes_values_) values_now_[1] = ReadLate(v_at_ + second_at_);  // the gate
+      step = StepOf(*rows_, step, step_bias_);
+    } else {
+      if (takes_values_) TakeValues();
+    }
     if (beta_at_ != nullptr) beta_ = ReadLate(beta_at_);
     if (takes_decay_) AddDecay(rate_ * step);
 #pragma unroll
     for (uint32_t j = 0; j < kAtOnce; ++j) {
-      if (fours_[j].from != nullptr) StoreNumbers(fours_[j], x[j], step);
+      if (fours_[j].from == nullptr) continue;
+      if constexpr (Form::kPrepares) {
+        PrepareNumbers(convolved_[j], fours_[j], x[j], step);
+      } else {
+        StoreNumbers(fours_[j], x[j], step);
+      }
     }
+    // One query, keys of one piece and values are no more than two warps have taken.
+    if constexpr (!Form::kPrepares) TakeOthers(step);
+  }
+  __device__ void TakeOthers(float step) const {
     const uint32_t pieces = TokenPieces(), warps = blockDim.x / 32;
 #pragma unroll 1
     for (uint32_t piece = warp_ + kAtOnce * warps; piece < pieces; piece += warps) {
@@ -410,6 +470,7 @@ class DecodeByUnit : public DecodeReader {
     }
     if (kGates && Gates()) {
       float x = OwnOutput(sum[0], sum[2]);
+      if (Form::kPrepares && HasGate()) values_now_[0] = unscaled_[warp_ * 16 + g_ + t_ * 8];
       if (c_.skip != nullptr) x = fmaf(skip_[0], values_now_[0], x);
       return WriteGated(x, values_now_[1], skip_[1], real_);
     }
@@ -490,6 +551,10 @@ class DecodeByUnit : public DecodeReader {
   float rate_ = 1.0f;
   float skip_[2] = {};  // of gated outputs: D and the norm's weight
   Tiles held_[Form::kHeld ? Form::kTiles : 1];
+  const UnpreparedRows* const rows_;  // null: all are prepared
+  float* const unscaled_;             // in shared memory
+  ConvolvedFour convolved_[kAtOnce];
+  float step_bias_ = 0.0f;
 };
 
 template <typename Form>
@@ -501,15 +566,26 @@ __global__ void __launch_bounds__(Form::kMostThreads, Form::kResident)
   DecodeByUnit<Form>(call, values, unit_memory).Run(rehearsed);
 }
 
+template <typename Form>
+__global__ void __launch_bounds__(Form::kMostThreads, Form::kResident)
+    PreparingUnitKernel(const __grid_constant__ RecurCall call,
+                        const __grid_constant__ UnpreparedRows rows, uint32_t values,
+                        uint32_t rehearsed) {
+  extern __shared__ __align__(16) std::byte unit_memory[];
+  __builtin_assume(!call.delta);
+  AllowNextKernel();
+  DecodeByUnit<Form>(call, values, unit_memory, &rows).Run(rehearsed);
+}
+
 // With a normaliser a unit has as many blocks as there are copies.
 inline uint32_t UnitValues(const RecurCall& call, int processors) {
   return call.normaliser ? WarpsOf(call, processors) * 16
                          : DecodeValues(call, kMostWarps * 16, processors);
 }
 
-template <typename Form>
-void LaunchUnitForm(const RecurCall& call, uint32_t values, const LaunchContext& context) {
-  const auto kernel = DecodeByUnitKernel<Form>;
+template <typename Form, typename Kernel, typename... Rows>
+void LaunchUnitForm(Kernel kernel, const RecurCall& call, uint32_t values,
+                    const LaunchContext& context, const Rows&... rows) {
   static const cudaError_t prepared = cudaFuncSetAttribute(
       kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedOfBlocks / 2 - kSharedReserve);
   context.Check(prepared);
@@ -517,11 +593,27 @@ void LaunchUnitForm(const RecurCall& call, uint32_t values, const LaunchContext&
   const uint32_t blocks = DecodeBlocks(call, values);
   const uint32_t rehearsed = context.RehearsedBlocks(blocks) == 0 ? 0 : blocks;
   const dim3 grid(blocks / call.rows.segment_count, call.rows.segment_count);
-  context.Run(kernel, grid, values * 2 + 32, layout.bytes, call, values, rehearsed);
+  context.Run(kernel, grid, values * 2 + 32, layout.bytes, call, rows..., values, rehearsed);
+}
+
+// rows: as LaunchDecode.
+template <bool kBf16State, int kTiles, bool kNormaliser, bool kHeld>
+void LaunchUnitForm(const RecurCall& call, const UnpreparedRows* rows, uint32_t values,
+                    const LaunchContext& context) {
+  using Form = UnitForm<kBf16State, kTiles, kNormaliser, kHeld>;
+  if constexpr (!kNormaliser && kTiles <= kHeldTiles) {
+    using Preparing = UnitForm<kBf16State, kTiles, kNormaliser, kHeld, /*kPrepares=*/true>;
+    if (rows != nullptr) {
+      return LaunchUnitForm<Preparing>(PreparingUnitKernel<Preparing>, call, values, context,
+                                       *rows);
+    }
+  }
+  LaunchUnitForm<Form>(DecodeByUnitKernel<Form>, call, values, context);
 }
 
 template <bool kBf16State, bool kNormaliser>
-bool LaunchUnitTiles(const RecurCall& call, const LaunchContext& context) {
+bool LaunchUnitTiles(const RecurCall& call, const UnpreparedRows* rows,
+                     const LaunchContext& context) {
   constexpr int kFewTiles = static_cast<int>(kHeldTiles);
   constexpr uint32_t kMostHolding = kMostHoldingThreads<kBf16State>;
   const auto processors = static_cast<uint32_t>(context.processors);
@@ -529,20 +621,21 @@ bool LaunchUnitTiles(const RecurCall& call, const LaunchContext& context) {
   if (blocks > 2 * processors) return false;
   const uint32_t threads = (blocks + processors - 1) / processors * (values * 2 + 32);
   if (call.padded_key > kFewTiles * 16) {
-    LaunchUnitForm<UnitForm<kBf16State, 2 * kFewTiles, kNormaliser, false>>(call, values, context);
+    LaunchUnitForm<kBf16State, 2 * kFewTiles, kNormaliser, false>(call, rows, values, context);
   } else if (threads <= kMostHolding) {
-    LaunchUnitForm<UnitForm<kBf16State, kFewTiles, kNormaliser, true>>(call, values, context);
+    LaunchUnitForm<kBf16State, kFewTiles, kNormaliser, true>(call, rows, values, context);
   } else {
-    LaunchUnitForm<UnitForm<kBf16State, kFewTiles, kNormaliser, false>>(call, values, context);
+    LaunchUnitForm<kBf16State, kFewTiles, kNormaliser, false>(call, rows, values, context);
   }
   return true;
 }
 
 // False: there are more than two blocks a processor.
 template <bool kBf16State>
-bool LaunchDecodeByUnit(const RecurCall& call, const LaunchContext& context) {
-  return call.normaliser ? LaunchUnitTiles<kBf16State, true>(call, context)
-                         : LaunchUnitTiles<kBf16State, false>(call, context);
+bool LaunchDecodeByUnit(const RecurCall& call, const UnpreparedRows* rows,
+                        const LaunchContext& context) {
+  return call.normaliser ? LaunchUnitTiles<kBf16State, true>(call, rows, context)
+                         : LaunchUnitTiles<kBf16State, false>(call, rows, context);
 }
 
 }  // namespace rivulet::cuda

@@ -274,8 +274,8 @@ bool LeavesFactor(const DeviceStep& step, const SumRecurrence& recurrence, const
 }
 
 Operand EnqueueGatedRecurrence(const DeviceStep& step, const SumRecurrence& recurrence,
-                               const TokenInputs& inputs, ConstFloatMatrix gate,
-                               const GatedNorm& how) {
+                               const RowPreparation& rows, const TokenInputs& inputs,
+                               ConstFloatMatrix gate, const GatedNorm& how) {
   const size_t columns = how.heads * how.width;
   const FloatMatrix o = step.workspace->Take(gate.rows, columns);
   const FloatMatrix squares = step.workspace->Take(gate.rows, columns / GatedOutputs::kSquares);
@@ -286,7 +286,7 @@ Operand EnqueueGatedRecurrence(const DeviceStep& step, const SumRecurrence& recu
                            .y = step.workspace->TakeOperand(gate.rows, columns),
                            .squares = squares.data,
                            .squares_stride = stride};
-  recurrence.Enqueue(step, inputs, o, &gated);
+  recurrence.Enqueue(step, inputs, o, &gated, &rows.call());
   *step.output_factor = {.squares = squares.data,
                          .stride = stride,
                          .count = static_cast<uint32_t>(squares.columns),

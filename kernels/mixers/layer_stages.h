@@ -171,10 +171,11 @@ Operand EnqueueNormAndGate(const DeviceStep& step, ConstFloatMatrix o, ConstFloa
                            const GatedNorm& how);
 
 // The same of a recurrence's outputs, but for the factor of each row's norm, which it leaves to
-// what reads the layer's output (step.output_factor). REQUIRES: LeavesFactor.
+// what reads the layer's output (step.output_factor). It prepares `rows`, all of which are the
+// recurrence's inputs, too. REQUIRES: LeavesFactor.
 Operand EnqueueGatedRecurrence(const DeviceStep& step, const SumRecurrence& recurrence,
-                               const TokenInputs& inputs, ConstFloatMatrix gate,
-                               const GatedNorm& how);
+                               const RowPreparation& rows, const TokenInputs& inputs,
+                               ConstFloatMatrix gate, const GatedNorm& how);
 // Whether the norm is such a factor, and the device and the caller can do it that way. The map that
 // comes next must not have a bias.
 bool LeavesFactor(const DeviceStep& step, const SumRecurrence& recurrence, const GatedNorm& how);

@@ -56,6 +56,8 @@ class RowPreparation {
 
   // REQUIRES: called once, after the last part.
   void Enqueue() { step_.device->Prepare(call_); }
+  // For an operation that prepares the rows itself, instead of Enqueue.
+  const PrepareCall& call() const { return call_; }
 
  private:
   FloatMatrix Add(ConstFloatMatrix x, size_t heads, size_t padded, const Preparation& how);

@@ -84,8 +84,9 @@ bool SumRecurrence::GatesOnDevice() const {
 }
 
 void SumRecurrence::Enqueue(const DeviceStep& step, const TokenInputs& inputs, FloatMatrix out,
-                            const GatedOutputs* gated) const {
+                            const GatedOutputs* gated, const PrepareCall* prepare) const {
   RIVULET_CHECK(gated == nullptr || GatesOnDevice(), "outputs that cannot be gated");
+  RIVULET_CHECK(prepare == nullptr || gated != nullptr, "rows that were to be prepared before");
   if (declaration_.levels != 0) return EnqueuePages(step, inputs, out);
   if (IsProgram(declaration_)) return EnqueueProgram(step, inputs, out);
   const Sum& sum = sums_[0];
@@ -136,6 +137,7 @@ void SumRecurrence::Enqueue(const DeviceStep& step, const TokenInputs& inputs, F
   call.key_offset = key.offset;
   call.value_offset = value.offset;
   call.decay_offset = decay_offset_;
+  if (prepare != nullptr) return step.device->PrepareAndRecur(*prepare, call);
   step.device->Recur(call);
 }
 

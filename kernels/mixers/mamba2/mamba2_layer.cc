@@ -106,8 +106,7 @@ class Mamba2Layer : public Mixer {
                           .low = config_.delta_low,
                           .high = config_.delta_high}),
         .levels = level_weights_.OnDevice(step, rows, projected[kLevels])};
-    rows.Enqueue();
-    output_.Enqueue(*step.device, EnqueueNormedHeads(step, inputs, projected[kGate]), y);
+    output_.Enqueue(*step.device, EnqueueNormedHeads(step, rows, inputs, projected[kGate]), y);
   }
   bool runs_on_device() const override {
     return SumRecurrence::RunsOnDevice(recurrence_.declaration());
@@ -174,13 +173,14 @@ class Mamba2Layer : public Mixer {
     return y;
   }
 
-  // The input of out_proj.
-  Operand EnqueueNormedHeads(const DeviceStep& step, const TokenInputs& inputs,
-                             ConstFloatMatrix z) const {
+  // The input of out_proj. `rows` make the recurrence's inputs.
+  Operand EnqueueNormedHeads(const DeviceStep& step, RowPreparation& rows,
+                             const TokenInputs& inputs, ConstFloatMatrix z) const {
     const GatedNorm norm = NormOnDevice();
     if (!config_.output_bias && LeavesFactor(step, recurrence_, norm)) {
-      return EnqueueGatedRecurrence(step, recurrence_, inputs, z, norm);
+      return EnqueueGatedRecurrence(step, recurrence_, rows, inputs, z, norm);
     }
+    rows.Enqueue();
     return EnqueueNormAndGate(step, EnqueueRecurrence(step, recurrence_, inputs), z, norm);
   }
 

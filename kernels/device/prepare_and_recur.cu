@@ -1,0 +1,84 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Row preparation and the recurrence that reads the rows: one launch for single tokens where the
+// recurrence's kernel can prepare them (row_convolution.cuh), otherwise two.
+#include "kernels/device/launch.cuh"
+#include "kernels/device/prepared_parts.cuh"
+#include "kernels/device/row_convolution.cuh"
+#include "kernels/device/sums.cuh"
+#include "kernels/device/sums_decode.cuh"
+
+namespace rivulet::cuda {
+namespace {
+
+// The part that makes these rows; null: there is none.
+const PreparedPart* PartOf(const PrepareCall& call, const float* rows) {
+  for (uint32_t p = 0; p < call.part_count; ++p) {
+    if (call.parts[p].y == rows) return &call.parts[p];
+  }
+  return nullptr;
+}
+
+// Whether a part is Δ as StepOf computes it.
+bool IsStep(const PreparedPart& part) {
+  return part.channel < 0 && !ByHead(part) && part.f == Activation::kSoftplus &&
+         part.multiplier == nullptr && part.rate == nullptr && part.scale == 1.0f;
+}
+
+// Whether the recurrence's kernels for single tokens can prepare the rows of a call.
+bool CanPrepare(const PrepareCall& prepare, const RecurCall& recur) {
+  const PreparedPart* const step = PartOf(prepare, recur.g);
+  bool plain = prepare.part_count == 4 && step != nullptr && IsStep(*step);
+  for (const float* rows : {recur.q, recur.k, recur.v}) {
+    const PreparedPart* const part = PartOf(prepare, rows);
+    plain = plain && part != nullptr && IsPlain(prepare, *part);
+  }
+  return plain && recur.rows.single && recur.gated.gate != nullptr && CanGate(recur) &&
+         !recur.query_per_head && recur.decay != Decay::kNone && recur.constant == nullptr &&
+         prepare.fold_interval == kChunk;
+}
+
+// Whether a launch less is worth what blocks then do more than once: all units that share a key
+// prepare it. With 24 units of 64 x 128 (Mamba-2 130M) steps of up to 48 rows are 7 to 13 % faster,
+// or as fast. With 80 (2.7B) two and four rows are 2 and 3 % faster; one row is 1 % slower, 8 are
+// as fast, and 32 are 9 % slower (bench/results/device/h100/together.txt).
+bool IsFaster(const RecurCall& recur, const LaunchContext& context) {
+  constexpr uint32_t kFewUnits = 48;
+  if (recur.units <= kFewUnits) return true;
+  const uint32_t rows = recur.rows.segment_count;
+  const uint32_t blocks = DecodeBlocks(recur, kMostWarps * 16);
+  return rows > 1 && blocks <= 3 * static_cast<uint32_t>(context.processors);
+}
+
+// False: not of this kind, and nothing is launched.
+bool LaunchTogether(const PrepareCall& prepare, RecurCall recur, const LaunchContext& context) {
+  if (!CanPrepare(prepare, recur) || !IsFaster(recur, context) || TakesStream(recur, context)) {
+    return false;
+  }
+  const auto read_unprepared = [&](const float*& rows, uint32_t& stride) {
+    const PreparedPart& part = *PartOf(prepare, rows);
+    rows = part.x, stride = part.x_stride;
+  };
+  const PreparedPart& step = *PartOf(prepare, recur.g);
+  const UnpreparedRows rows = {prepare.convolution, step.bias, step.low, step.high};
+  read_unprepared(recur.q, recur.q_stride);
+  read_unprepared(recur.k, recur.k_stride);
+  read_unprepared(recur.v, recur.v_stride);
+  read_unprepared(recur.g, recur.g_stride);
+  return LaunchDecode(recur, context, &rows);
+}
+
+}  // namespace
+
+void LaunchPrepareAndRecur(const PrepareCall& prepare, const RecurCall& recur,
+                           const NextWeights& next, bool fp32_rows, const LaunchContext& context) {
+  PrepareCall rows = prepare;
+  ByParts(recur, [&](const RecurCall& part) {
+    rows.rows = part.rows;
+    if (!fp32_rows && LaunchTogether(rows, part, context)) return;
+    LaunchPrepare(rows, fp32_rows, context);
+    LaunchRecur(part, next, fp32_rows, context);
+  });
+}
+
+}  // namespace rivulet::cuda

@@ -1,0 +1,276 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// A recurrence whose kernel prepares its own rows on the GPU: the same bits as row preparation and
+// the recurrence one after the other, in outputs and in all of the state.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/base/test_seed.h"
+#include "kernels/base/test_support.h"
+#include "kernels/device/device_buffers.h"
+#include "kernels/device/device_operations.h"
+#include "kernels/device/gpu_testing.h"
+
+namespace rivulet {
+namespace {
+
+constexpr uint32_t kChunk = 16, kWindow = 4;
+
+// Heads of E values and groups of them that share D keys, as Mamba-2 has them.
+struct Shape {
+  std::string name;
+  uint32_t heads = 0, groups = 1;  // H
+  uint32_t key_dim = 0;            // D
+  uint32_t value_dim = 0;          // E
+  bool bf16_state = false;
+  bool has_skip = true, has_step_bias = true;
+  uint32_t fewest_rows = 1, most_rows = 40;  // for which one kernel does both
+
+  uint32_t values() const { return heads * value_dim; }
+  uint32_t keys() const { return groups * key_dim; }
+  uint32_t channels() const { return values() + 2 * keys(); }  // values, keys, queries
+  // Of the projection: the gate, the convolution's channels, the steps.
+  uint32_t columns() const { return values() + channels() + heads; }
+};
+
+// As few blocks, as pairs and as many blocks; pieces of values, and odd numbers of units a key.
+std::vector<Shape> Shapes() {
+  std::vector<Shape> shapes = {{"mamba2", 24, 1, 128, 64}, {"narrow", 6, 2, 32, 16},
+                               {"odd", 3, 1, 48, 80},      {"wide", 32, 4, 64, 128},
+                               {"many", 80, 1, 128, 64},   {"no_skip", 8, 1, 128, 64},
+                               {"no_bias", 8, 1, 16, 32},  {"alone", 4, 4, 112, 64}};
+  shapes[5].has_skip = false;
+  shapes[6].has_step_bias = false;
+  shapes[4].fewest_rows = 2, shapes[4].most_rows = 4;  // where it is faster
+  const size_t count = shapes.size();
+  for (size_t i = 0; i < count; ++i) {
+    Shape shape = shapes[i];
+    shape.name += "_bf16";
+    shape.bf16_state = true;
+    shapes.push_back(shape);
+  }
+  return shapes;
+}
+
+// Planes of a slot, one after the other.
+struct Plane {
+  size_t offset = 0, numbers = 0;
+  bool bf16 = false;
+};
+
+struct Layout {
+  explicit Layout(const Shape& s) {
+    before = Add(base_bytes, (kWindow - 1) * s.channels(), true);
+    state = Add(base_bytes, size_t{s.values()} * s.key_dim, s.bf16_state);
+    inputs = Add(tail_bytes, kChunk * s.channels(), true);
+    key = Add(tail_bytes, kChunk * s.keys(), true);
+    value = Add(tail_bytes, kChunk * s.values(), true);
+    decay = Add(tail_bytes, kChunk * s.heads, false);
+  }
+  static Plane Add(size_t& bytes, size_t numbers, bool bf16) {
+    const Plane plane = {bytes, numbers, bf16};
+    bytes += (numbers * (bf16 ? 2 : 4) + 127) / 128 * 128;
+    return plane;
+  }
+  size_t base_bytes = 0, tail_bytes = 0;
+  Plane before, state, inputs, key, value, decay;
+};
+
+class PrepareAndRecurTest : public testing::TestWithParam<Shape> {
+ protected:
+  using Bytes = std::vector<uint8_t>;
+
+  void SetUp() override { RIVULET_NEED_GPU(); }
+
+  void Fill(Bytes& bytes, size_t slot, const Plane& plane) {
+    std::vector<float> numbers = RandomFloats(plane.numbers, random_);
+    uint8_t* const to = bytes.data() + slot + plane.offset;
+    if (!plane.bf16) return void(std::memcpy(to, numbers.data(), numbers.size() * 4));
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      const uint16_t half = FloatToBFloat16(numbers[i]);
+      std::memcpy(to + i * 2, &half, 2);
+    }
+  }
+
+  struct Inputs {
+    std::vector<DeviceSegment> segments;
+    std::vector<float> x;  // [rows, columns]
+    Bytes bases, tails;
+    std::vector<float> weight, bias, step_bias, rate, skip, norm;
+  };
+  // Of two slots a row: what is folded goes to one of its own.
+  Inputs RandomInputs(uint32_t rows) {
+    const Shape& s = GetParam();
+    const Layout layout(s);
+    Inputs inputs;
+    inputs.bases.resize(2 * rows * layout.base_bytes);
+    inputs.tails.resize(rows * layout.tail_bytes);
+    for (uint32_t r = 0; r < rows; ++r) {
+      // Some in their first chunk, some at its end, some without a token.
+      const uint64_t position = r % 3 == 1 ? kChunk * (r % 4 + 1) - 1 : random_() % 50;
+      inputs.segments.push_back({r, r % 7 == 3 ? 0u : 1u, position, 2 * r, 2 * r + 1, r, 0});
+      Fill(inputs.bases, 2 * r * layout.base_bytes, layout.before);
+      Fill(inputs.bases, 2 * r * layout.base_bytes, layout.state);
+      for (const Plane& plane : {layout.inputs, layout.key, layout.value}) {
+        Fill(inputs.tails, r * layout.tail_bytes, plane);
+      }
+    }
+    inputs.x = RandomFloats(size_t{rows} * s.columns(), random_);
+    inputs.weight = RandomFloats(kWindow * s.channels(), random_);
+    inputs.bias = RandomFloats(s.channels(), random_);
+    inputs.step_bias = RandomFloats(s.heads, random_);
+    inputs.rate = RandomFloats(s.heads, random_);
+    for (float& rate : inputs.rate) rate = -std::abs(rate);
+    inputs.skip = RandomFloats(s.values(), random_);
+    inputs.norm = RandomFloats(s.values(), random_);
+    return inputs;
+  }
+
+  struct Result {
+    std::vector<float> y, squares;
+    Bytes bases, tails;
+    std::vector<float> rows;  // prepared ones
+  };
+
+  // What prepares the rows, and what reads them.
+  struct Calls {
+    PrepareCall prepare;
+    RecurCall recur;
+    FloatMatrix rows;
+  };
+  Calls CallsOf(Device& device, const Inputs& inputs) {
+    const Shape& s = GetParam();
+    const Layout layout(s);
+    const auto count = static_cast<uint32_t>(inputs.segments.size());
+    std::vector<uint32_t> segment_of(count);
+    for (uint32_t r = 0; r < count; ++r) segment_of[r] = r;
+    const FloatMatrix x = MatrixOn(device, inputs.x, count, s.columns());
+    const auto stride = static_cast<uint32_t>(x.stride);
+    const uint32_t columns = s.channels() + s.heads;
+    const std::vector<float> unwritten(size_t{count} * columns,
+                                       std::numeric_limits<float>::infinity());
+    Calls calls;
+    calls.rows = MatrixOn(device, unwritten, count, columns);
+    PrepareCall& prepare = calls.prepare;
+    prepare.rows = {ToDevice(device, inputs.segments), ToDevice(device, segment_of), count, count,
+                    /*single=*/true};
+    prepare.slots = {.bases = reinterpret_cast<std::byte*>(ToDevice(device, inputs.bases)),
+                     .base_stride = layout.base_bytes,
+                     .tails = reinterpret_cast<std::byte*>(ToDevice(device, inputs.tails)),
+                     .tail_stride = layout.tail_bytes};
+    prepare.convolution = {.x = x.data + s.values(),
+                           .x_stride = stride,
+                           .weight = ToDevice(device, inputs.weight),
+                           .bias = ToDevice(device, inputs.bias),
+                           .channels = s.channels(),
+                           .weight_stride = s.channels(),
+                           .window = kWindow,
+                           .silu = true,
+                           .before_offset = layout.before.offset,
+                           .tail_offset = layout.inputs.offset};
+    uint32_t first = 0;
+    const auto add = [&](uint32_t width, int32_t channel) {
+      PreparedPart& part = prepare.parts[prepare.part_count++];
+      part.x = x.data + s.values() + first, part.x_stride = stride;
+      part.y = calls.rows.data + first, part.y_stride = static_cast<uint32_t>(calls.rows.stride);
+      part.width = part.padded = width;
+      part.channel = channel;
+      first += width;
+      return &part;
+    };
+    const PreparedPart* const v = add(s.values(), 0);
+    const PreparedPart* const k = add(s.keys(), static_cast<int32_t>(first));
+    const PreparedPart* const q = add(s.keys(), static_cast<int32_t>(first));
+    PreparedPart* const g = add(s.heads, -1);
+    g->f = Activation::kSoftplus, g->low = 0.01f, g->high = 0.9f;
+    if (s.has_step_bias) g->bias = ToDevice(device, inputs.step_bias);
+    RecurCall& recur = calls.recur;
+    recur.rows = prepare.rows, recur.slots = prepare.slots;
+    recur.units = s.heads, recur.units_per_key = s.heads / s.groups;
+    recur.key_dim = recur.padded_key = s.key_dim;
+    recur.value_dim = recur.padded_value = recur.v_head_stride = s.value_dim;
+    recur.q = q->y, recur.k = k->y, recur.v = v->y, recur.g = g->y;
+    recur.q_stride = recur.k_stride = recur.v_stride = recur.g_stride = v->y_stride;
+    recur.query_per_head = false;
+    recur.decay = Decay::kScalar;
+    recur.rate = ToDevice(device, inputs.rate);
+    recur.times_step = true;
+    if (s.has_skip) recur.skip = ToDevice(device, inputs.skip);
+    recur.bf16_state = s.bf16_state;
+    recur.state_offset = layout.state.offset, recur.key_offset = layout.key.offset;
+    recur.value_offset = layout.value.offset, recur.decay_offset = layout.decay.offset;
+    const size_t squares = s.values() / GatedOutputs::kSquares;
+    const std::vector<float> zeros(size_t{count} * s.values());
+    recur.out = MatrixOn(device, zeros, count, s.values());
+    const FloatMatrix to =
+        MatrixOn(device, std::vector<float>(size_t{count} * squares), count, squares);
+    recur.gated = {.gate = x.data,
+                   .gate_stride = stride,
+                   .weight = ToDevice(device, inputs.norm),
+                   .y = OperandOf(device, zeros, count, s.values()),
+                   .squares = to.data,
+                   .squares_stride = static_cast<uint32_t>(to.stride)};
+    return calls;
+  }
+
+  Result Run(Device& device, const Inputs& inputs, bool together) {
+    const Calls calls = CallsOf(device, inputs);
+    if (together) {
+      device.PrepareAndRecur(calls.prepare, calls.recur);
+    } else {
+      device.Prepare(calls.prepare);
+      device.Recur(calls.recur);
+    }
+    const GatedOutputs& gated = calls.recur.gated;
+    const auto bytes = [&](const std::byte* from, size_t count) {
+      return FromDevice(device, reinterpret_cast<const uint8_t*>(from), count);
+    };
+    return {NumbersOf(device, gated.y),
+            FromDevice(device, gated.squares, inputs.segments.size() * gated.squares_stride),
+            bytes(calls.prepare.slots.bases, inputs.bases.size()),
+            bytes(calls.prepare.slots.tails, inputs.tails.size()),
+            FromDevice(device, calls.rows.data, inputs.segments.size() * calls.rows.stride)};
+  }
+
+  std::mt19937_64 random_{TestSeed()};
+};
+
+// How many prepared numbers were written.
+size_t Written(const std::vector<float>& rows) {
+  return static_cast<size_t>(
+      std::count_if(rows.begin(), rows.end(), [](float x) { return std::isfinite(x) && x != 0; }));
+}
+
+TEST_P(PrepareAndRecurTest, HasTheBitsOfOneAfterTheOther) {
+  const auto gpu = OpenCudaDevice(ProductPrecision::kBFloat16);
+  ASSERT_TRUE(gpu.ok()) << gpu.status();
+  constexpr size_t kMostBytes = size_t{256} << 20;
+  for (const uint32_t rows : {1u, 2u, 4u, 9u, 40u, 300u}) {
+    if (2 * rows * Layout(GetParam()).base_bytes > kMostBytes) continue;
+    const Inputs inputs = RandomInputs(rows);
+    const Result apart = Run(**gpu, inputs, false), together = Run(**gpu, inputs, true);
+    EXPECT_TRUE(SameBits(together.y, apart.y)) << rows;
+    EXPECT_TRUE(SameBits(together.squares, apart.squares)) << rows;
+    EXPECT_EQ(together.bases, apart.bases) << rows;
+    EXPECT_EQ(together.tails, apart.tails) << rows;
+    EXPECT_NE(Written(apart.rows), 0) << rows;
+    // Otherwise two kernels ran.
+    if (rows >= GetParam().fewest_rows && rows <= GetParam().most_rows) {
+      EXPECT_EQ(Written(together.rows), 0) << rows;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, PrepareAndRecurTest, testing::ValuesIn(Shapes()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace rivulet

@@ -1,0 +1,126 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Rows that a recurrence's kernel prepares itself where each segment has one token: keys, queries
+// and values are columns of a projection that go through a convolution with a window of four and
+// SiLU, and the step Δ is softplus of another column. That saves a kernel and the wait for it. The
+// order of every sum is that of prepare.cu, so the bits are the same.
+//
+// A thread prepares four adjacent channels. What the convolution adds up before the token's own
+// number (bias, three older rows; no kernel of the step writes these) is in registers before the
+// wait for the kernel before, and so is the weight that follows. Not in shared memory: blocks need
+// room there beside those of the product that they wait for. Heads that share their keys prepare
+// them once each: from L2 that costs less than another wait.
+//
+// Bytes expected, of a four: 80 of weights and bias, 24 of older rows, 16 of the token.
+#ifndef RIVULET_KERNELS_DEVICE_ROW_CONVOLUTION_CUH_
+#define RIVULET_KERNELS_DEVICE_ROW_CONVOLUTION_CUH_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/device/activations.cuh"
+#include "kernels/device/convolution.cuh"
+#include "kernels/device/prepared_parts.cuh"
+#include "kernels/device/sums.cuh"
+
+namespace rivulet::cuda {
+
+// Of a RecurCall whose q, k, v and g are columns of a projection instead of prepared rows.
+struct UnpreparedRows {
+  DeviceConvolution convolution;
+  // Δ = clamp(softplus(g + bias)).
+  const float* step_bias = nullptr;  // [units]; null: zeros
+  float step_low = 0, step_high = 0;
+};
+
+// Δ of the number g of the projection.
+__device__ inline float StepOf(const UnpreparedRows& rows, float g, float bias) {
+  if (rows.step_bias != nullptr) g += bias;
+  return fminf(fmaxf(Softplus(g), rows.step_low), rows.step_high);
+}
+
+// Four numbers of the token as the tail stores them.
+__device__ inline float4 AsRow(float4 x) {
+  const uint32_t first = PackRounded(x.x, x.y), second = PackRounded(x.z, x.w);
+  return {FirstOf(first), SecondOf(first), FirstOf(second), SecondOf(second)};
+}
+
+// Where the inputs of a segment's convolution are.
+class RowConvolution {
+ public:
+  __device__ RowConvolution(const UnpreparedRows& rows, const RecurCall& call,
+                            const DeviceSegment& segment)
+      : c_(rows.convolution), slots_(call.slots), segment_(segment) {}
+
+  // Of a number of the token's row.
+  __device__ uint32_t Channel(const float* number) const {
+    return static_cast<uint32_t>(number - (c_.x + size_t{segment_.first_token} * c_.x_stride));
+  }
+  __device__ float4 Bias(uint32_t channel) const { return LoadFour(c_.bias + channel); }
+  __device__ float4 Weight(uint32_t j, uint32_t channel) const {
+    return LoadFour(c_.weight + j * c_.weight_stride + channel);
+  }
+  // Of the token `older` before this one: in the tail or, of an earlier chunk, in the base.
+  __device__ uint2 Older(uint32_t older, uint32_t channel) const {
+    if (older <= Place()) return LoadStored(TailRow(Place() - older) + channel);
+    if (segment_.position < kChunk) return {0, 0};
+    const bf16* before = RowsBefore<bf16>(slots_, c_, segment_.base_in);
+    return LoadStored(before + (kOlder + Place() - older) * c_.weight_stride + channel);
+  }
+
+  // The state that the token leaves: its row `now`, and at a border the last inputs. Neither place
+  // is one that a block reads in this step: older rows are in other places of the tail, or in the
+  // base that the last fold wrote.
+  __device__ void Keep(uint32_t channel, float4 now) const {
+    StoreFour(TailRow(Place()) + channel, now);
+    if (Place() + 1 != kChunk) return;
+    bf16* after = RowsBefore<bf16>(slots_, c_, segment_.base_out) + channel;
+#pragma unroll
+    for (uint32_t j = 0; j + 1 < kOlder; ++j) {
+      *reinterpret_cast<uint2*>(after + j * c_.weight_stride) = Older(kOlder - 1 - j, channel);
+    }
+    StoreFour(after + (kOlder - 1) * c_.weight_stride, now);
+  }
+
+  static constexpr uint32_t kOlder = 3;  // rows before the token's
+
+ private:
+  __device__ uint32_t Place() const { return static_cast<uint32_t>(segment_.position % kChunk); }
+  __device__ bf16* TailRow(uint32_t place) const {
+    return TailRows<bf16>(slots_, c_, segment_.tail) + place * c_.weight_stride;
+  }
+
+  const DeviceConvolution& c_;
+  const DeviceSlots& slots_;
+  const DeviceSegment& segment_;
+};
+
+// Four channels of a token on their way through the convolution.
+struct ConvolvedFour {
+  float4 sum;     // of the bias and the older rows
+  float4 weight;  // of the token's own numbers
+
+  __device__ void Start(const RowConvolution& inputs, uint32_t channel) {
+    constexpr uint32_t kOlder = RowConvolution::kOlder;
+    float4 weights[kOlder];
+    uint2 older[kOlder];
+#pragma unroll
+    for (uint32_t j = 0; j < kOlder; ++j) older[j] = inputs.Older(kOlder - j, channel);
+#pragma unroll
+    for (uint32_t j = 0; j < kOlder; ++j) weights[j] = inputs.Weight(j, channel);
+    sum = inputs.Bias(channel);
+    weight = inputs.Weight(kOlder, channel);
+#pragma unroll
+    for (uint32_t j = 0; j < kOlder; ++j) sum = Fused(weights[j], ToFloats(older[j]), sum);
+  }
+  // The prepared numbers. `now`: as AsRow gives them.
+  __device__ float4 Finish(float4 now) const {
+    float4 y[1] = {Fused(weight, now, sum)};
+    Apply(Activation::kSilu, y);
+    return y[0];
+  }
+};
+
+}  // namespace rivulet::cuda
+
+#endif  // RIVULET_KERNELS_DEVICE_ROW_CONVOLUTION_CUH_
