@@ -39,22 +39,21 @@ bool CanPrepare(const PrepareCall& prepare, const RecurCall& recur) {
 }
 
 // Whether a launch less is worth what blocks then do more than once: all units that share a key
-// prepare it. With 24 units of 64 x 128 (Mamba-2 130M) steps of up to 48 rows are 7 to 13 % faster,
-// or as fast. With 80 (2.7B) two and four rows are 2 and 3 % faster; one row is 1 % slower, 8 are
-// as fast, and 32 are 9 % slower (bench/results/device/h100/together.txt).
+// prepare it. With 24 units of 64 x 128 (Mamba-2 130M) steps of up to 64 rows are 7 to 19 % faster,
+// or as fast; beyond, sums_stream.cu is faster. With 80 units (2.7B) two and four rows are 2 and
+// 3 % faster, one row is 1 % slower, 8 are as fast and 32 are 9 % slower
+// (bench/results/device/h100/together.txt).
 bool IsFaster(const RecurCall& recur, const LaunchContext& context) {
-  constexpr uint32_t kFewUnits = 48;
-  if (recur.units <= kFewUnits) return true;
+  constexpr uint32_t kFewUnits = 48, kMostRows = 64;
   const uint32_t rows = recur.rows.segment_count;
+  if (recur.units <= kFewUnits) return rows <= kMostRows || !TakesStream(recur, context);
   const uint32_t blocks = DecodeBlocks(recur, kMostWarps * 16);
   return rows > 1 && blocks <= 3 * static_cast<uint32_t>(context.processors);
 }
 
 // False: not of this kind, and nothing is launched.
 bool LaunchTogether(const PrepareCall& prepare, RecurCall recur, const LaunchContext& context) {
-  if (!CanPrepare(prepare, recur) || !IsFaster(recur, context) || TakesStream(recur, context)) {
-    return false;
-  }
+  if (!CanPrepare(prepare, recur) || !IsFaster(recur, context)) return false;
   const auto read_unprepared = [&](const float*& rows, uint32_t& stride) {
     const PreparedPart& part = *PartOf(prepare, rows);
     rows = part.x, stride = part.x_stride;
