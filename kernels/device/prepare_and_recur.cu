@@ -39,16 +39,18 @@ bool CanPrepare(const PrepareCall& prepare, const RecurCall& recur) {
 }
 
 // Whether a launch less is worth what blocks then do more than once: all units that share a key
-// prepare it. With 24 units of 64 x 128 (Mamba-2 130M) steps of up to 64 rows are 7 to 19 % faster,
-// or as fast; beyond, sums_stream.cu is faster. With 80 units (2.7B) two and four rows are 2 and
-// 3 % faster, one row is 1 % slower, 8 are as fast and 32 are 9 % slower
-// (bench/results/device/h100/together.txt).
+// prepare it. Measured with 24 units of 64 x 128 (Mamba-2 130M) and with 80 (2.7B) on both chips
+// (bench/results/device/h100/together.txt, h200/together.txt). With few units steps of up to 64
+// rows are faster, mostly by 7 to 19 %; beyond, sums_stream.cu is. With many units one row is 3 to
+// 5 % faster on an H200 and 1 % slower on an H100, three and four rows are 2 to 5 % faster on both,
+// and from 8 rows on it is no gain. Two rows with fp32 states are 6 % slower on an H200; why is not
+// known.
 bool IsFaster(const RecurCall& recur, const LaunchContext& context) {
   constexpr uint32_t kFewUnits = 48, kMostRows = 64;
   const uint32_t rows = recur.rows.segment_count;
   if (recur.units <= kFewUnits) return rows <= kMostRows || !TakesStream(recur, context);
   const uint32_t blocks = DecodeBlocks(recur, kMostWarps * 16);
-  return rows > 1 && blocks <= 3 * static_cast<uint32_t>(context.processors);
+  return rows != 2 && blocks <= 3 * static_cast<uint32_t>(context.processors);
 }
 
 // False: not of this kind, and nothing is launched.
