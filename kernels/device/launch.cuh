@@ -216,7 +216,7 @@ void LaunchSplitHeads(const SplitHeadsCall& call, const LaunchContext& context);
 void LaunchFeatures(const FeaturesCall& call, const LaunchContext& context);
 void LaunchRecur(const RecurCall& call, const NextWeights& next, bool fp32_rows,
                  const LaunchContext& context);
-// LaunchPrepare and LaunchRecur, in one launch where a kernel can do both.
+// LaunchPrepare and LaunchRecur, in one launch where a kernel can do both and is faster so.
 void LaunchPrepareAndRecur(const PrepareCall& prepare, const RecurCall& recur,
                            const NextWeights& next, bool fp32_rows, const LaunchContext& context);
 void LaunchFenwick(const FenwickCall& call, bool fp32_rows, const LaunchContext& context);

@@ -87,6 +87,15 @@ __device__ Task TaskOf(const PreparedPart& part, uint32_t task) {
   return {first, count, count, first, first};
 }
 
+// What a part makes of its number, before any norm.
+__device__ float FunctionOf(const PreparedPart& part, uint32_t number, float x) {
+  if (part.multiplier != nullptr) x *= part.multiplier[number];
+  if (part.bias != nullptr) x += part.bias[number];
+  x = Function(part.f, x);
+  if (part.rate != nullptr) x *= part.rate[number];
+  return fminf(fmaxf(x, part.low), part.high);
+}
+
 template <typename Row>
 __device__ float PreparedNumber(const PrepareCall& call, const PreparedPart& part, const Task& task,
                                 uint32_t i, const ConvolutionInputs<Row>& inputs) {

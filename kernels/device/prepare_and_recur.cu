@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Row preparation and the recurrence that reads the rows: one launch for single tokens where the
-// recurrence's kernel can prepare them (row_convolution.cuh), otherwise two.
+// recurrence's kernel can prepare them (row_convolution.cuh) and is faster so, otherwise two.
 #include "kernels/device/launch.cuh"
 #include "kernels/device/prepared_parts.cuh"
 #include "kernels/device/row_convolution.cuh"
@@ -19,36 +19,48 @@ const PreparedPart* PartOf(const PrepareCall& call, const float* rows) {
   return nullptr;
 }
 
-// Whether a part is Δ as StepOf computes it.
-bool IsStep(const PreparedPart& part) {
-  return part.channel < 0 && !ByHead(part) && part.f == Activation::kSoftplus &&
-         part.multiplier == nullptr && part.rate == nullptr && part.scale == 1.0f;
+// Whether a part has so many numbers and is what the convolution makes of its own columns.
+bool IsConvolved(const PrepareCall& call, const PreparedPart* part, uint32_t numbers) {
+  return part != nullptr && IsPlain(call, *part) && part->heads * part->width == numbers &&
+         part->x == call.convolution.x + part->channel &&
+         part->x_stride == call.convolution.x_stride;
 }
 
-// Whether the recurrence's kernels for single tokens can prepare the rows of a call.
+// Whether a part is Δ of so many units as StepOf computes it.
+bool IsStep(const PreparedPart* part, uint32_t units) {
+  return part != nullptr && part->channel < 0 && !ByHead(*part) && part->width == units &&
+         part->f == Activation::kSoftplus && part->multiplier == nullptr && part->rate == nullptr &&
+         part->scale == 1.0f;
+}
+
+// Whether the recurrence's kernels for single tokens can prepare the rows of a call. In blocks of
+// narrower values a thread would have more than one four to prepare, which has not been tested.
 bool CanPrepare(const PrepareCall& prepare, const RecurCall& recur) {
-  const PreparedPart* const step = PartOf(prepare, recur.g);
-  bool plain = prepare.part_count == 4 && step != nullptr && IsStep(*step);
-  for (const float* rows : {recur.q, recur.k, recur.v}) {
-    const PreparedPart* const part = PartOf(prepare, rows);
-    plain = plain && part != nullptr && IsPlain(prepare, *part);
-  }
-  return plain && recur.rows.single && recur.gated.gate != nullptr && CanGate(recur) &&
-         !recur.query_per_head && recur.decay != Decay::kNone && recur.constant == nullptr &&
+  constexpr uint32_t kNarrowValues = 32;
+  const uint32_t keys = recur.units / recur.units_per_key * recur.padded_key;
+  const uint32_t values = recur.units / recur.units_per_value * recur.value_dim;
+  return prepare.part_count == 4 && recur.q != recur.k &&
+         IsConvolved(prepare, PartOf(prepare, recur.q), keys) &&
+         IsConvolved(prepare, PartOf(prepare, recur.k), keys) &&
+         IsConvolved(prepare, PartOf(prepare, recur.v), values) &&
+         IsStep(PartOf(prepare, recur.g), recur.units) && recur.rows.single &&
+         recur.gated.gate != nullptr && CanGate(recur) && !recur.query_per_head &&
+         recur.decay != Decay::kNone && recur.constant == nullptr &&
+         recur.v_head_stride == recur.value_dim && recur.value_dim > kNarrowValues &&
          prepare.fold_interval == kChunk;
 }
 
 // Whether a launch less is worth what blocks then do more than once: all units that share a key
 // prepare it. Measured with 24 units of 64 x 128 (Mamba-2 130M) and with 80 (2.7B) on both chips
 // (bench/results/device/h100/together.txt, h200/together.txt). With few units steps of up to 64
-// rows are faster, mostly by 7 to 19 %; beyond, sums_stream.cu is. With many units one row is 3 to
-// 5 % faster on an H200 and 1 % slower on an H100, three and four rows are 2 to 5 % faster on both,
-// and from 8 rows on it is no gain. Two rows with fp32 states are 6 % slower on an H200; why is not
-// known.
+// rows are as fast or faster, mostly by 7 to 19 %; beyond, sums_stream.cu is. With many units one
+// row is 3 to 5 % faster on an H200 and 1 % slower on an H100; three (H200) and four rows are 2 to
+// 5 % faster; 8 rows gain 3 % with bf16 states on an H200 and nothing otherwise. Two rows with fp32
+// states are 6 % slower on an H200; why is not known.
 bool IsFaster(const RecurCall& recur, const LaunchContext& context) {
   constexpr uint32_t kFewUnits = 48, kMostRows = 64;
   const uint32_t rows = recur.rows.segment_count;
-  if (recur.units <= kFewUnits) return rows <= kMostRows || !TakesStream(recur, context);
+  if (recur.units <= kFewUnits) return rows <= kMostRows;
   const uint32_t blocks = DecodeBlocks(recur, kMostWarps * 16);
   return rows != 2 && blocks <= 3 * static_cast<uint32_t>(context.processors);
 }

@@ -47,15 +47,6 @@ inline bool IsPlain(const PrepareCall& call, const PreparedPart& part) {
          part.f == Activation::kIdentity && part.norm_weight == nullptr && part.scale == 1.0f;
 }
 
-// What a part makes of its number, before any norm.
-__device__ inline float FunctionOf(const PreparedPart& part, uint32_t number, float x) {
-  if (part.multiplier != nullptr) x *= part.multiplier[number];
-  if (part.bias != nullptr) x += part.bias[number];
-  x = Function(part.f, x);
-  if (part.rate != nullptr) x *= part.rate[number];
-  return fminf(fmaxf(x, part.low), part.high);
-}
-
 __device__ inline float4 Fused(float4 a, float4 b, float4 c) {
   return {fmaf(a.x, b.x, c.x), fmaf(a.y, b.y, c.y), fmaf(a.z, b.z, c.z), fmaf(a.w, b.w, c.w)};
 }

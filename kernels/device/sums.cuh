@@ -303,15 +303,13 @@ inline uint32_t WarpsOf(const RecurCall& call, int processors) {
 }
 
 // sums_decode.cu: one token a segment, for what it says of the call. False: not such a call.
-// `rows`: what the kernel is to prepare itself, for which CanPrepare; null: q, k, v and g are
+// `rows`: what the kernel is to prepare itself, where CanGate; null: q, k, v and g are
 // prepared.
 struct UnpreparedRows;
 bool LaunchDecode(const RecurCall& call, const LaunchContext& context,
                   const UnpreparedRows* rows = nullptr);
 // sums_stream.cu: the same for many segments. `next`: of the product that reads gated outputs.
 bool LaunchStream(const RecurCall& call, const NextWeights& next, const LaunchContext& context);
-// Whether that would launch something.
-bool TakesStream(const RecurCall& call, const LaunchContext& context);
 
 // sum_program_stream.cu: a program for one token of each of many segments, for what it says of the
 // call. False: not such a call.

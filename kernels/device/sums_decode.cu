@@ -161,7 +161,8 @@ bool LaunchDecode(const RecurCall& call, const LaunchContext& context, const Unp
   const uint32_t columns = call.delta ? 2 : call.unit_heads;
   constexpr uint32_t kMostKeys = kHeldTiles * 16 * 2;
   if (!call.rows.single || !aligned || columns > kMostColumns || call.padded_key > kMostKeys ||
-      (channel && (call.times_step || call.skip != nullptr))) {
+      (channel && (call.times_step || call.skip != nullptr)) ||
+      (rows != nullptr && !CanGate(call))) {
     return false;
   }
   return call.bf16_state ? LaunchForState<true>(call, rows, context)

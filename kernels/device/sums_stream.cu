@@ -156,54 +156,35 @@ bool DivideWork(const RecurCall& call, uint32_t blocks, StreamLayout& layout) {
   return true;
 }
 
-// What a launch is: how its memory and its work are divided. Without blocks: nothing, since so few
-// pieces are faster in sums_decode.cu.
-struct StreamLaunch {
-  StreamLayout layout;
-  uint32_t blocks = 0;
-};
-
-template <typename Form>
-StreamLaunch Plan(const RecurCall& call, const LaunchContext& context) {
-  constexpr uint32_t kColumns = Form::kTiles * 16;  // of a warp
-  const uint32_t warps = call.padded_value > kColumns ? kMostConsumers : 1;
-  StreamLaunch plan = {LayoutFor(call, warps * kColumns, warps)};
-  uint32_t shared_by = Form::kMostBlocks;
-  while (shared_by > 0 && !Fits(plan.layout, shared_by)) --shared_by;
-  const uint32_t blocks = shared_by * static_cast<uint32_t>(context.processors);
-  if (blocks == 0 || !DivideWork(call, blocks, plan.layout)) return {};
-  plan.blocks = std::min(plan.layout.runs, blocks);
-  return plan;
-}
-
 template <typename Form>
 bool Launch(const RecurCall& call, const NextWeights& next, const LaunchContext& context) {
-  const StreamLaunch plan = Plan<Form>(call, context);
-  if (plan.blocks == 0) return false;
+  constexpr uint32_t kColumns = Form::kTiles * 16;  // of a warp
+  const uint32_t warps = call.padded_value > kColumns ? kMostConsumers : 1;
+  StreamLayout layout = LayoutFor(call, warps * kColumns, warps);
+  uint32_t shared_by = Form::kMostBlocks;
+  while (shared_by > 0 && !Fits(layout, shared_by)) --shared_by;
+  const uint32_t blocks = shared_by * static_cast<uint32_t>(context.processors);
+  if (blocks == 0 || !DivideWork(call, blocks, layout)) return false;
   static const cudaError_t prepared = AllowAllShared(StreamKernel<Form>);
   context.Check(prepared);
-  context.Run(StreamKernel<Form>, dim3(plan.blocks), (plan.layout.warps + Form::kKeyWarps + 1) * 32,
-              plan.layout.bytes, call, plan.layout,
+  context.Run(StreamKernel<Form>, dim3(std::min(layout.runs, blocks)),
+              (warps + Form::kKeyWarps + 1) * 32, layout.bytes, call, layout,
               call.gated.gate == nullptr ? NextWeights() : next, context.counter);
   return true;
 }
 
-// run.operator()<Form>() for the form of the call. False: there is none.
-template <bool kBf16State, int kKeyTiles, typename Run>
-bool WithDecay(const RecurCall& call, const Run& run) {
+template <bool kBf16State, int kKeyTiles>
+bool LaunchForDecay(const RecurCall& call, const NextWeights& next, const LaunchContext& context) {
   return call.decay == Decay::kChannel
-             ? run.template operator()<StreamForm<kBf16State, kKeyTiles, true>>()
-             : run.template operator()<StreamForm<kBf16State, kKeyTiles, false>>();
+             ? Launch<StreamForm<kBf16State, kKeyTiles, true>>(call, next, context)
+             : Launch<StreamForm<kBf16State, kKeyTiles, false>>(call, next, context);
 }
-template <bool kBf16State, typename Run>
-bool WithKey(const RecurCall& call, const Run& run) {
-  if (call.padded_key == 64) return WithDecay<kBf16State, 4>(call, run);
-  if (call.padded_key == 128) return WithDecay<kBf16State, 8>(call, run);
-  return call.padded_key == 256 && WithDecay<kBf16State, 16>(call, run);
-}
-template <typename Run>
-bool WithForm(const RecurCall& call, const Run& run) {
-  return call.bf16_state ? WithKey<true>(call, run) : WithKey<false>(call, run);
+
+template <bool kBf16State>
+bool LaunchForKey(const RecurCall& call, const NextWeights& next, const LaunchContext& context) {
+  if (call.padded_key == 64) return LaunchForDecay<kBf16State, 4>(call, next, context);
+  if (call.padded_key == 128) return LaunchForDecay<kBf16State, 8>(call, next, context);
+  return call.padded_key == 256 && LaunchForDecay<kBf16State, 16>(call, next, context);
 }
 
 // Whether copies of 16 bytes may start at multiples of four of the rows' numbers.
@@ -224,14 +205,10 @@ bool Streams(const RecurCall& call) {
 
 }  // namespace
 
-bool TakesStream(const RecurCall& call, const LaunchContext& context) {
-  return Streams(call) &&
-         WithForm(call, [&]<typename Form>() { return Plan<Form>(call, context).blocks != 0; });
-}
-
 bool LaunchStream(const RecurCall& call, const NextWeights& next, const LaunchContext& context) {
-  return Streams(call) &&
-         WithForm(call, [&]<typename Form>() { return Launch<Form>(call, next, context); });
+  if (!Streams(call)) return false;
+  return call.bf16_state ? LaunchForKey<true>(call, next, context)
+                         : LaunchForKey<false>(call, next, context);
 }
 
 }  // namespace rivulet::cuda
