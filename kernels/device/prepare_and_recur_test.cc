@@ -136,6 +136,9 @@ class PrepareAndRecurTest : public testing::TestWithParam<Shape> {
     return inputs;
   }
 
+  // Parts of a PrepareCall.
+  enum Part { kValue, kKey, kQuery, kStep };
+
   struct Result {
     std::vector<float> y, squares;
     Bytes bases, tails;
@@ -150,77 +153,91 @@ class PrepareAndRecurTest : public testing::TestWithParam<Shape> {
   };
   Calls CallsOf(Device& device, const Inputs& inputs) {
     const Shape& s = GetParam();
-    const Layout layout(s);
     const auto count = static_cast<uint32_t>(inputs.segments.size());
-    std::vector<uint32_t> segment_of(count);
-    for (uint32_t r = 0; r < count; ++r) segment_of[r] = r;
-    const FloatMatrix x = MatrixOn(device, inputs.x, count, s.columns());
-    const auto stride = static_cast<uint32_t>(x.stride);
     const uint32_t columns = s.channels() + s.heads;
     const std::vector<float> unwritten(size_t{count} * columns,
                                        std::numeric_limits<float>::infinity());
-    Calls calls;
-    calls.rows = MatrixOn(device, unwritten, count, columns);
-    PrepareCall& prepare = calls.prepare;
-    prepare.rows = {ToDevice(device, inputs.segments), ToDevice(device, segment_of), count, count,
-                    /*single=*/true};
-    prepare.slots = {.bases = reinterpret_cast<std::byte*>(ToDevice(device, inputs.bases)),
-                     .base_stride = layout.base_bytes,
-                     .tails = reinterpret_cast<std::byte*>(ToDevice(device, inputs.tails)),
-                     .tail_stride = layout.tail_bytes};
-    prepare.convolution = {.x = x.data + s.values(),
-                           .x_stride = stride,
-                           .weight = ToDevice(device, inputs.weight),
-                           .bias = ToDevice(device, inputs.bias),
-                           .channels = s.channels(),
-                           .weight_stride = s.channels(),
-                           .window = kWindow,
-                           .silu = true,
-                           .before_offset = layout.before.offset,
-                           .tail_offset = layout.inputs.offset};
-    uint32_t first = 0;
-    const auto add = [&](uint32_t width, int32_t channel) {
-      PreparedPart& part = prepare.parts[prepare.part_count++];
-      part.x = x.data + s.values() + first, part.x_stride = stride;
-      part.y = calls.rows.data + first, part.y_stride = static_cast<uint32_t>(calls.rows.stride);
-      part.width = part.padded = width;
-      part.channel = channel;
-      first += width;
-      return &part;
-    };
-    const PreparedPart* const v = add(s.values(), 0);
-    const PreparedPart* const k = add(s.keys(), static_cast<int32_t>(first));
-    const PreparedPart* const q = add(s.keys(), static_cast<int32_t>(first));
-    PreparedPart* const g = add(s.heads, -1);
-    g->f = Activation::kSoftplus, g->low = 0.01f, g->high = 0.9f;
-    if (s.has_step_bias) g->bias = ToDevice(device, inputs.step_bias);
-    RecurCall& recur = calls.recur;
-    recur.rows = prepare.rows, recur.slots = prepare.slots;
-    recur.units = s.heads, recur.units_per_key = s.heads / s.groups;
-    recur.key_dim = recur.padded_key = s.key_dim;
-    recur.value_dim = recur.padded_value = recur.v_head_stride = s.value_dim;
-    recur.q = q->y, recur.k = k->y, recur.v = v->y, recur.g = g->y;
-    recur.q_stride = recur.k_stride = recur.v_stride = recur.g_stride = v->y_stride;
-    recur.query_per_head = false;
-    recur.decay = Decay::kScalar;
-    recur.rate = ToDevice(device, inputs.rate);
-    recur.times_step = true;
-    if (s.has_skip) recur.skip = ToDevice(device, inputs.skip);
-    recur.bf16_state = s.bf16_state;
-    recur.state_offset = layout.state.offset, recur.key_offset = layout.key.offset;
-    recur.value_offset = layout.value.offset, recur.decay_offset = layout.decay.offset;
-    const size_t squares = s.values() / GatedOutputs::kSquares;
+    const FloatMatrix x = MatrixOn(device, inputs.x, count, s.columns());
+    const FloatMatrix rows = MatrixOn(device, unwritten, count, columns);
+    const PrepareCall prepare = PrepareOf(device, inputs, x, rows);
+    RecurCall recur = RecurOf(device, inputs, prepare);
+    recur.gated = GatedOf(device, inputs, x);
     const std::vector<float> zeros(size_t{count} * s.values());
     recur.out = MatrixOn(device, zeros, count, s.values());
-    const FloatMatrix to =
-        MatrixOn(device, std::vector<float>(size_t{count} * squares), count, squares);
-    recur.gated = {.gate = x.data,
-                   .gate_stride = stride,
-                   .weight = ToDevice(device, inputs.norm),
-                   .y = OperandOf(device, zeros, count, s.values()),
-                   .squares = to.data,
-                   .squares_stride = static_cast<uint32_t>(to.stride)};
-    return calls;
+    return {prepare, recur, rows};
+  }
+
+  // Values, keys, queries and steps, side by side in x behind the gate and in `rows`.
+  PrepareCall PrepareOf(Device& device, const Inputs& inputs, FloatMatrix x, FloatMatrix rows) {
+    const Shape& s = GetParam();
+    const Layout layout(s);
+    const auto count = static_cast<uint32_t>(x.rows);
+    std::vector<uint32_t> segment_of(count);
+    for (uint32_t r = 0; r < count; ++r) segment_of[r] = r;
+    PrepareCall call;
+    call.rows = {ToDevice(device, inputs.segments), ToDevice(device, segment_of), count, count,
+                 /*single=*/true};
+    call.slots = {.bases = reinterpret_cast<std::byte*>(ToDevice(device, inputs.bases)),
+                  .base_stride = layout.base_bytes,
+                  .tails = reinterpret_cast<std::byte*>(ToDevice(device, inputs.tails)),
+                  .tail_stride = layout.tail_bytes};
+    call.convolution = {.x = x.data + s.values(),
+                        .x_stride = static_cast<uint32_t>(x.stride),
+                        .weight = ToDevice(device, inputs.weight),
+                        .bias = ToDevice(device, inputs.bias),
+                        .channels = s.channels(),
+                        .weight_stride = s.channels(),
+                        .window = kWindow,
+                        .silu = true,
+                        .before_offset = layout.before.offset,
+                        .tail_offset = layout.inputs.offset};
+    uint32_t first = 0;
+    for (const uint32_t width : {s.values(), s.keys(), s.keys(), s.heads}) {
+      PreparedPart& part = call.parts[call.part_count++];
+      part.x = x.data + s.values() + first, part.x_stride = static_cast<uint32_t>(x.stride);
+      part.y = rows.data + first, part.y_stride = static_cast<uint32_t>(rows.stride);
+      part.width = part.padded = width;
+      part.channel = first < s.channels() ? static_cast<int32_t>(first) : -1;
+      first += width;
+    }
+    PreparedPart& step = call.parts[kStep];
+    step.f = Activation::kSoftplus, step.low = 0.01f, step.high = 0.9f;
+    if (s.has_step_bias) step.bias = ToDevice(device, inputs.step_bias);
+    return call;
+  }
+
+  // Of the rows that `prepare` makes, without its outputs.
+  RecurCall RecurOf(Device& device, const Inputs& inputs, const PrepareCall& prepare) {
+    const Shape& s = GetParam();
+    const Layout layout(s);
+    RecurCall call;
+    call.rows = prepare.rows, call.slots = prepare.slots;
+    call.units = s.heads, call.units_per_key = s.heads / s.groups;
+    call.key_dim = call.padded_key = s.key_dim;
+    call.value_dim = call.padded_value = call.v_head_stride = s.value_dim;
+    call.v = prepare.parts[kValue].y, call.k = prepare.parts[kKey].y;
+    call.q = prepare.parts[kQuery].y, call.g = prepare.parts[kStep].y;
+    call.q_stride = call.k_stride = call.v_stride = call.g_stride = prepare.parts[kValue].y_stride;
+    call.query_per_head = false;
+    call.decay = Decay::kScalar;
+    call.rate = ToDevice(device, inputs.rate);
+    call.times_step = true;
+    if (s.has_skip) call.skip = ToDevice(device, inputs.skip);
+    call.bf16_state = s.bf16_state;
+    call.state_offset = layout.state.offset, call.key_offset = layout.key.offset;
+    call.value_offset = layout.value.offset, call.decay_offset = layout.decay.offset;
+    return call;
+  }
+
+  GatedOutputs GatedOf(Device& device, const Inputs& inputs, FloatMatrix x) {
+    const size_t values = GetParam().values(), squares = values / GatedOutputs::kSquares;
+    const FloatMatrix to = MatrixOn(device, std::vector<float>(x.rows * squares), x.rows, squares);
+    return {.gate = x.data,
+            .gate_stride = static_cast<uint32_t>(x.stride),
+            .weight = ToDevice(device, inputs.norm),
+            .y = OperandOf(device, std::vector<float>(x.rows * values), x.rows, values),
+            .squares = to.data,
+            .squares_stride = static_cast<uint32_t>(to.stride)};
   }
 
   Result Run(Device& device, const Inputs& inputs, bool together) {

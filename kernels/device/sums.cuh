@@ -302,10 +302,10 @@ inline uint32_t WarpsOf(const RecurCall& call, int processors) {
   return warps;
 }
 
+struct UnpreparedRows;  // row_convolution.cuh
 // sums_decode.cu: one token a segment, for what it says of the call. False: not such a call.
 // `rows`: what the kernel is to prepare itself, where CanGate; null: q, k, v and g are
 // prepared.
-struct UnpreparedRows;
 bool LaunchDecode(const RecurCall& call, const LaunchContext& context,
                   const UnpreparedRows* rows = nullptr);
 // sums_stream.cu: the same for many segments. `next`: of the product that reads gated outputs.

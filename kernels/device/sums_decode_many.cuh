@@ -586,8 +586,9 @@ class DecodePair {
       if (item.from != nullptr) x = Unit::ReadItem(item);
       // After all that the thread asks for.
       step[0] = first_.PreparedStep(step[0]), step[1] = second_.PreparedStep(step[1]);
-      if (item.from != nullptr)
+      if (item.from != nullptr) {
         first_.PrepareItem(item, x, threadIdx.x < items ? step[0] : step[1]);
+      }
     }
     for (uint32_t i = threadIdx.x + (kPrepares ? blockDim.x : 0); i < Items(); i += blockDim.x) {
       const Four item = ItemAt(i);
