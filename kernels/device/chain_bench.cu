@@ -2,7 +2,7 @@
 //
 // How long a step of a chain takes: k16 products that are added up one after the other, by a warp's
 // matrix instruction (mma.sync) and by a warpgroup's (wgmma), with all operands in shared memory.
-// It is what bounds a product with few outputs (docs/performance.md#chains-of-few-outputs).
+// It is what bounds a product with few outputs (docs/gpu_notes.md#chains-of-few-outputs).
 //
 // Every processor has one block. Operands are zeros. Cycles are those of one block's first thread.
 #include <cuda_runtime.h>

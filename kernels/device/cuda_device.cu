@@ -456,7 +456,7 @@ cuda::WeightsAhead CudaDevice::Follow(const DeviceLinear& linear, uint32_t rows)
 
 // For kernels between products of so many rows: with fewer, steps are as fast or faster without it,
 // since most products ask for their own weights while such a kernel runs; with more, memory is
-// busy. More than so many bytes made steps slower (docs/performance.md#h100).
+// busy. More than so many bytes made steps slower (docs/gpu_notes.md#the-next-products-weights).
 cuda::NextWeights CudaDevice::NextWeights(size_t rows) const {
   constexpr size_t kLeastRows = 129, kMostRows = 256, kMostBytes = size_t{8} << 20;
   if (rows < kLeastRows || rows > kMostRows) return {};

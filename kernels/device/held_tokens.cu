@@ -242,7 +242,7 @@ HeldShape ShapeFor(const DeviceLinear& linear, uint32_t rows, uint32_t processor
 }
 
 // Whether it is faster than few_tokens.cu, which begins sooner: measured with chains of 96, 128,
-// 256 and 320 steps (docs/performance.md#chains-of-few-outputs). A ring of fewer stages would be
+// 256 and 320 steps (docs/gpu_notes.md#chains-of-few-outputs). A ring of fewer stages would be
 // empty too often.
 bool Serves(const DeviceLinear& linear, uint32_t rows, const HeldShape& shape) {
   constexpr uint32_t kLongChain = 2048, kLeastSlots = 4;  // inputs, stages

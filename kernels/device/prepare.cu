@@ -345,7 +345,7 @@ __global__ void __maxnreg__(RegistersFor(kSingle, kRehearses))
 }
 
 // With many rows a warp has several tokens. Three and four of them need more registers and were
-// slower (docs/performance.md#h100).
+// slower (docs/gpu_notes.md#kernels-left-out).
 constexpr uint32_t kTokensOfWarp = 2;
 template <typename Row, bool kPlain>
 __global__ void __launch_bounds__(kPrepareWarps * 32, 4)

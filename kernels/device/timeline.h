@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // When the kernels of a step begin, and when those before them have ended, by the GPU's clock. Of a
-// build with -DRIVULET_TIMELINE=ON only (docs/performance.md#where-a-step-waits); in others the
+// build with -DRIVULET_TIMELINE=ON only (docs/gpu_notes.md#where-a-step-waits); in others the
 // functions are empty and cost nothing. Unlike a profiler, which runs one kernel after the other,
 // this shows kernels as they overlap in a recorded step. Products by cuBLASLt are not seen.
 //

@@ -3,7 +3,7 @@
 // The warpgroup's matrix instruction (PTX ISA, wgmma): sum [64 tokens, 8 · tiles outputs] += tokens
 // [64, 16] · weights [outputs, 16]ᵀ, bf16 operands in shared memory as boxes (tensor_copy.cuh),
 // fp32 sums in registers. Four warps issue it together. A chain of these has the bits of a chain of
-// `mma.sync` (docs/performance.md#gpu).
+// `mma.sync` (docs/gpu_notes.md#chains-of-few-outputs).
 //
 // Lane l of warp w has tokens 16w + l/4 and 8 more, and of each tile of outputs 2(l%4) and the
 // next: sum[4·tile + 2·(second token) + (second output)].

@@ -73,7 +73,7 @@ class DeviceEngine final : public Engine {
                                                                32, 48, 64, 80, 96, 128};
   // From so many rows of one token on, a step with other rows runs them separately
   // (DeviceRows::decodes), without a recording. Fewer rows run faster together with the others
-  // (docs/performance.md#beside-prompts).
+  // (docs/gpu_notes.md#beside-prompts).
   static constexpr uint32_t kLeastApart = 96;
   // Tokens of one pass through the model: at least a segment. Larger steps take several.
   static constexpr size_t kMostTokens = kLongestSegment;

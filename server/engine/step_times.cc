@@ -12,7 +12,7 @@ using std::chrono::microseconds;
 constexpr microseconds kMargin{40};
 constexpr int kPart = 32;
 // A core that has slept runs the next step's preparation more slowly, its caches empty: with steps
-// of half a millisecond that costs 2 to 20 % of the tokens (docs/performance.md).
+// of half a millisecond that costs 2 to 20 % of the tokens (docs/gpu_notes.md#streaming).
 constexpr microseconds kShortestStep{2000};
 
 }  // namespace
