@@ -86,9 +86,10 @@ function(rivulet_binary name)
   endif()
 endfunction()
 
-# rivulet_test(<name> SRCS ... [DEPS ...] [LABELS unit|e2e|gpu ...] [TIMEOUT seconds] [ENVIRONMENT NAME=value ...] [NEEDS target ...])
-#   A googletest program (gtest, gmock and a main are linked), run by ctest as one test. LABELS defaults to unit. NEEDS are programs
-#   that must be built first, for example rivulet_server_main. Compiled with -O1: put code that has to be fast into a library.
+# rivulet_test(<name> SRCS ... [DEPS ...] [LABELS unit|e2e|gpu ...] [TIMEOUT seconds] [SHARDS number] [ENVIRONMENT NAME=value ...] [NEEDS target ...])
+#   A googletest program (gtest, gmock and a main are linked), run by ctest as one test, or as SHARDS tests that divide its cases:
+#   for programs that take minutes. TIMEOUT is each one's, 300 seconds by default. LABELS defaults to unit. NEEDS are programs that
+#   must be built first, for example rivulet_server_main. Compiled with -O1: put code that has to be fast into a library.
 #   While it runs:
 #     working directory   the repository root, so "kernels/mixers/hla/vectors/a.json" opens
 #     RIVULET_SOURCE_DIR  the repository root            RIVULET_BIN_DIR  build/<preset>/bin
@@ -96,7 +97,7 @@ endfunction()
 #     TEST_TMPDIR         build/<preset>/test_files/<name>, which testing::TempDir() returns; write temporary files there
 #   Exit 77 means "skipped".
 function(rivulet_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SRCS;DEPS;LABELS;ENVIRONMENT;NEEDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT;SHARDS" "SRCS;DEPS;LABELS;ENVIRONMENT;NEEDS" ${ARGN})
   _rivulet_check_arguments(${name} "${ARG_UNPARSED_ARGUMENTS}")
   if(NOT RIVULET_TESTS)
     return()
@@ -110,7 +111,6 @@ function(rivulet_test name)
   if(ARG_NEEDS)
     add_dependencies(${name} ${ARG_NEEDS})
   endif()
-  add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()
@@ -118,12 +118,25 @@ function(rivulet_test name)
     set(ARG_TIMEOUT 300)
   endif()
   _rivulet_test_environment(environment "${ARG_DEPS}" "${ARG_LABELS}")
+  list(APPEND environment ${ARG_ENVIRONMENT})
+  if(NOT ARG_SHARDS)
+    _rivulet_add_test(${name} ${name} "${ARG_LABELS}" ${ARG_TIMEOUT} "${environment}")
+    return()
+  endif()
+  foreach(shard RANGE 1 ${ARG_SHARDS})
+    math(EXPR index "${shard} - 1")
+    _rivulet_add_test(${name}_${shard}_of_${ARG_SHARDS} ${name} "${ARG_LABELS}" ${ARG_TIMEOUT}
+      "${environment};GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${index}")
+  endforeach()
+endfunction()
+
+function(_rivulet_add_test test program labels timeout environment)
+  add_test(NAME ${test} COMMAND ${program} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
   # In /tmp, files of these names may belong to another user of the machine or to a test of another build that runs now.
-  set(files "${PROJECT_BINARY_DIR}/test_files/${name}")
+  set(files "${PROJECT_BINARY_DIR}/test_files/${test}")
   file(MAKE_DIRECTORY "${files}")
-  list(APPEND environment "TEST_TMPDIR=${files}")
-  set_tests_properties(${name} PROPERTIES
-    LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77 ENVIRONMENT "${environment};${ARG_ENVIRONMENT}")
+  set_tests_properties(${test} PROPERTIES
+    LABELS "${labels}" TIMEOUT ${timeout} SKIP_RETURN_CODE 77 ENVIRONMENT "${environment};TEST_TMPDIR=${files}")
 endfunction()
 
 # rivulet_bench(<name> SRCS ... [DEPS ...])

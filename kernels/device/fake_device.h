@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <memory>
@@ -104,12 +105,16 @@ class FakeDevice final : public Device {
   std::function<absl::Status()> on_wait;
 
  private:
+  struct FromCalloc {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+  using Memory = std::unique_ptr<void, FromCalloc>;
   void* NewMemory(size_t bytes);
   using Work = std::function<void()>;
   void Do(Work work);
   void Copy(void* to, const void* from, size_t bytes);
 
-  std::map<void*, std::unique_ptr<std::byte[]>> memory_;
+  std::map<void*, Memory> memory_;
   bool recording_ = false;
   std::vector<Work> recorded_;
   std::vector<std::vector<Work>> recordings_;

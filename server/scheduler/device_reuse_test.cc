@@ -8,8 +8,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
-#include <iterator>
 #include <memory>
 #include <random>
 #include <span>
@@ -152,28 +150,6 @@ TEST_P(DeviceReuseTest, EveryAnswerIsThatOfAPlainRun) {
   CheckSchedule(*std::move(gpu), Calls(60));
 }
 
-// Window and softmax, log-linear, buckets, running states, delta rules, experts, and heads for
-// further tokens.
-bool IsOneOfEachKind(const std::string& name) {
-  constexpr const char* kNames[] = {"softmax_window_hybrid",
-                                    "hattention_clamp",
-                                    "anna_hybrid_conv",
-                                    "upstream_hf_llama_gqa",
-                                    "falcon_mamba",
-                                    "h_gated_deltanet",
-                                    "rwkv7_wide_tied",
-                                    "upstream_hf_qwen3_5",
-                                    "upstream_hf_bamba",
-                                    "upstream_hf_qwen3_5_predictor",
-                                    "upstream_hf_nemotron_h_predictor"};
-  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
-}
-
-TEST_P(DeviceReuseTest, EveryAnswerIsThatOfAPlainRunOnAFakeDevice) {
-  if (!IsOneOfEachKind(std::filesystem::path(GetParam()).filename())) GTEST_SKIP() << "another";
-  CheckSchedule(std::make_unique<FakeDevice>(), Calls(25));
-}
-
 TEST_P(DeviceReuseTest, ARewindComputesFifteenTokensAgain) {
   RIVULET_NEED_GPU();
   auto gpu = OpenCudaDevice(ProductPrecision::kBFloat16);
@@ -181,14 +157,35 @@ TEST_P(DeviceReuseTest, ARewindComputesFifteenTokensAgain) {
   CheckRewinds(*std::move(gpu));
 }
 
-TEST_P(DeviceReuseTest, ARewindComputesFifteenTokensAgainOnAFakeDevice) {
-  if (!IsOneOfEachKind(std::filesystem::path(GetParam()).filename())) GTEST_SKIP() << "another";
-  CheckRewinds(std::make_unique<FakeDevice>());
-}
-
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceReuseTest);
 INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceReuseTest,
                          testing::ValuesIn(CheckpointFolders("tests/parity/fixtures")),
+                         [](const auto& info) { return CheckpointTestName(info); });
+
+// The same without a GPU.
+class FakeDeviceReuseTest : public DeviceReuseTest {};
+
+TEST_P(FakeDeviceReuseTest, EveryAnswerIsThatOfAPlainRun) {
+  CheckSchedule(std::make_unique<FakeDevice>(), Calls(25));
+}
+
+TEST_P(FakeDeviceReuseTest, ARewindComputesFifteenTokensAgain) {
+  CheckRewinds(std::make_unique<FakeDevice>());
+}
+
+std::string Fixture(const char* name) { return std::string("tests/parity/fixtures/") + name; }
+
+// Window and softmax, log-linear, buckets, running states, delta rules, experts, and heads for
+// further tokens.
+INSTANTIATE_TEST_SUITE_P(OneOfEachKind, FakeDeviceReuseTest,
+                         testing::Values(Fixture("softmax_window_hybrid"),
+                                         Fixture("hattention_clamp"), Fixture("anna_hybrid_conv"),
+                                         Fixture("upstream_hf_llama_gqa"), Fixture("falcon_mamba"),
+                                         Fixture("h_gated_deltanet"), Fixture("rwkv7_wide_tied"),
+                                         Fixture("upstream_hf_qwen3_5"),
+                                         Fixture("upstream_hf_bamba"),
+                                         Fixture("upstream_hf_qwen3_5_predictor"),
+                                         Fixture("upstream_hf_nemotron_h_predictor")),
                          [](const auto& info) { return CheckpointTestName(info); });
 
 }  // namespace
