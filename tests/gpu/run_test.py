@@ -1,14 +1,20 @@
 #!/usr/bin/env python3
 # Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-"""tests/gpu/run on programs that print what googletest prints."""
+"""tests/gpu/run on programs that print what googletest prints, and tests/gpu/pack on a program of the machine."""
 
+import os
 import pathlib
+import shutil
+import signal
 import subprocess
 import sys
+import tarfile
 import tempfile
+import time
 import unittest
 
 RUN = pathlib.Path(__file__).with_name("run")
+PACK = pathlib.Path(__file__).with_name("pack")
 
 # Ten cases, of which a shard runs every n-th; BEHAVIOUR is what it does with case 7.
 PROGRAM = """#!/usr/bin/env python3
@@ -20,7 +26,8 @@ if "--gtest_list_tests" in sys.argv:
 assert os.environ["REQUIRE_GPU"] == "1"
 for i in range(int(os.environ["GTEST_SHARD_INDEX"]), 10, int(os.environ["GTEST_TOTAL_SHARDS"])):
     print(f"[ RUN      ] Suite.Case/{i}", flush=True)
-    if i == 7: BEHAVIOUR
+    if i == 7:
+        BEHAVIOUR
     print(f"[       OK ] Suite.Case/{i} (3 ms)", flush=True)
 """
 FAILS = 'print("expected 1, got 2\\n[  FAILED  ] Suite.Case/7, where GetParam() = 7 (3 ms)"); sys.exit(1)'
@@ -63,16 +70,84 @@ class RunTest(unittest.TestCase):
         self.assertEqual(result.returncode, 1)
         self.assertIn("exit code -6", result.stdout)
 
-    def test_stops_at_the_limit(self):
-        self.add("slow_test", "time.sleep(50)")
-        result = self.run_tests("--limit", "1", "--at-once", "1")
-        self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn("| `slow_test` | 10 | 7 | 0 | 0 | 3 (time) |", result.stdout)
+    def test_a_crash_after_a_failed_case_is_shown_too(self):
+        self.add("bad_test", FAILS.replace("sys.exit(1)", "sys.stdout.flush(); os.abort()"))
+        result = self.run_tests("--at-once", "1")
+        self.assertIn("bad_test: Suite.Case/7 failed", result.stdout)
+        self.assertIn("exit code -6", result.stdout)
 
-    def test_refuses_programs_that_are_not_there(self):
+    def test_cases_that_did_not_run_are_a_failure(self):
+        self.add("lazy_test", "os._exit(0)")
+        result = self.run_tests("--at-once", "1")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("lazy_test: 3 cases did not run", result.stdout)
+
+    def test_stops_at_the_limit_with_what_a_program_has_started(self):
+        self.add("slow_test", f"""
+        import subprocess
+        open("{self.packed}/child", "w").write(str(subprocess.Popen(["sleep", "50"]).pid)); time.sleep(50)""")
+        result = self.run_tests("--limit", "2", "--at-once", "1")
+        self.assertEqual(result.returncode, 3, result.stderr)
+        self.assertIn("| `slow_test` | 10 | 7 | 0 | 0 | 3 (time) |", result.stdout)
+        self.assertIn("stopped by the limit in slow_test: Suite.Case/7", result.stdout)
+        self.assertFalse(self.runs(int((self.packed / "child").read_text())))
+
+    def test_a_signal_stops_what_runs(self):
+        self.add("slow_test", f"""
+        open("{self.packed}/self", "w").write(str(os.getpid())); time.sleep(50)""")
+        run = subprocess.Popen([RUN, self.packed, "--logs", self.packed / "logs", "--at-once", "1"], stdout=subprocess.DEVNULL)
+        deadline = time.monotonic() + 30
+        while not (self.packed / "self").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        run.send_signal(signal.SIGTERM)
+        self.assertEqual(run.wait(timeout=30), 143)
+        self.assertFalse(self.runs(int((self.packed / "self").read_text())))
+
+    @staticmethod
+    def runs(pid):
+        """Zombies, which nothing waits for in a container, do not count."""
+        try:
+            return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+        except FileNotFoundError:
+            return False
+
+    def test_refuses_what_it_cannot_run(self):
+        self.assertEqual(self.run_tests().returncode, 2)  # no tests
         self.add("good_test", "pass")
         self.assertEqual(self.run_tests("other_test").returncode, 2)
         self.assertEqual(self.run_tests("good_test:a", "good_test:b").returncode, 2)
+        self.assertEqual(self.run_tests("--at-once", "0").returncode, 2)
+        (self.packed / "test" / "good_test").write_text("#!/bin/sh\necho libx.so is missing >&2\nexit 127\n")
+        refused = self.run_tests("good_test")
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("libx.so is missing", refused.stderr)
+
+
+class PackTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        (self.folder / "build" / "test").mkdir(parents=True)
+        shutil.copy(shutil.which("true"), self.folder / "build" / "test" / "true_test")
+
+    def pack(self, *arguments):
+        return subprocess.run([PACK, *arguments], cwd=self.folder, capture_output=True, text=True, timeout=60,
+                              env=dict(os.environ, RIVULET_GPU_BUILD=str(self.folder / "build")))
+
+    def test_packs_into_the_callers_folder(self):
+        result = self.pack("out.tar.xz", "true_test")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        with tarfile.open(self.folder / "out.tar.xz") as archive:
+            names = set(archive.getnames())
+        self.assertLessEqual({"./test/true_test", "./commit"}, names)
+        self.assertFalse([name for name in names if "libc.so" in name])
+
+    def test_refuses_what_is_not_there(self):
+        self.assertEqual(self.pack().returncode, 2)
+        self.assertEqual(self.pack("out.tar.xz", "other_test").returncode, 2)
+        self.assertEqual(self.pack("out.tar.xz").returncode, 2)  # the build has no GPU tests
+        self.assertEqual([file.name for file in self.folder.iterdir()], ["build"])
 
 
 if __name__ == "__main__":
