@@ -217,6 +217,13 @@ class WeightLoader {
     return options.weight_dtype;
   }
 
+  absl::Status DeviceHasRoom() const {
+    if (!absl::IsResourceExhausted(packer_.status())) return packer_.status();
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the weights of ", model_.name, " (", files_.bytes(), " bytes in its files) do not fit: ",
+        packer_.status().message(), "; use --dtype fp8, a smaller model or a larger GPU"));
+  }
+
   absl::Status LoadAll() {
     ReadCache();
     RIVULET_RETURN_IF_ERROR(LoadEnds());
@@ -225,9 +232,10 @@ class WeightLoader {
       Report(absl::StrCat("layer ", i + 1, " of ", model_.spec.layers.size()));
       RIVULET_ASSIGN_OR_RETURN(LoadedLayer layer, LoadLayer(model_.spec.layers[i]));
       model_.layers.push_back(std::move(layer));
+      RIVULET_RETURN_IF_ERROR(DeviceHasRoom());
     }
     if (options_.predictor) RIVULET_RETURN_IF_ERROR(LoadPredictor());
-    RIVULET_RETURN_IF_ERROR(packer_.status());
+    RIVULET_RETURN_IF_ERROR(DeviceHasRoom());
     RIVULET_RETURN_IF_ERROR(FinishReading());
     RIVULET_RETURN_IF_ERROR(files_.CheckUnchanged());
     model_.weight_dtype = packer_.dtype();

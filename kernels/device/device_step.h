@@ -66,7 +66,8 @@ class DeviceWorkspace {
     used_ = mark.used;
   }
 
-  // Not OK: the device had no memory for a block, and what was taken since is not valid.
+  // Not OK: the device had no memory for a block. What was taken since is in host memory, which is
+  // the device's until it is destroyed; the engine must not start with it.
   const absl::Status& status() const { return status_; }
 
  private:
@@ -81,10 +82,12 @@ class DeviceWorkspace {
     bytes = bytes > kMinimum ? bytes : kMinimum;
     const absl::StatusOr<void*> memory = device_->Allocate(bytes);
     if (!memory.ok()) {
-      status_ = memory.status();
-      RIVULET_CHECK(!blocks_.empty(), "no device memory for a first block");
-      // Any memory: the caller looks at the status before it runs anything.
-      blocks_.push_back({blocks_.front().data, bytes});
+      // Operations that are enqueued before the caller looks at the status need some memory, and
+      // they reach the host's, too.
+      status_.Update(memory.status());
+      void* const instead = device_->AllocatePinned(bytes);
+      RIVULET_CHECK(instead != nullptr, "neither device nor host memory for temporaries");
+      blocks_.push_back({static_cast<std::byte*>(instead), bytes});
     } else {
       blocks_.push_back({static_cast<std::byte*>(*memory), bytes});
       Clear(blocks_.back());

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/base/check.h"
 #include "kernels/base/float8.h"
+#include "kernels/base/status.h"
 #include "kernels/device/device_operations.h"
 #include "kernels/device/fake_operations.h"
 
@@ -362,9 +363,12 @@ absl::StatusOr<DeviceLinear> FakeDevice::Pack(const std::vector<LinearSource>& s
     linear.outputs += static_cast<uint32_t>(source.outputs);
   }
   const size_t numbers = size_t{linear.outputs} * inputs;
-  auto* high = static_cast<uint16_t*>(*Allocate(numbers * 2));
-  auto* low = static_cast<uint16_t*>(*Allocate(numbers * 2));
-  auto* bias = static_cast<float*>(*Allocate(linear.outputs * sizeof(float)));
+  RIVULET_ASSIGN_OR_RETURN(void* high_memory, Allocate(numbers * 2));
+  RIVULET_ASSIGN_OR_RETURN(void* low_memory, Allocate(numbers * 2));
+  RIVULET_ASSIGN_OR_RETURN(void* bias_memory, Allocate(linear.outputs * sizeof(float)));
+  auto* high = static_cast<uint16_t*>(high_memory);
+  auto* low = static_cast<uint16_t*>(low_memory);
+  auto* bias = static_cast<float*>(bias_memory);
   const float* const first_bias = bias;
   linear.high = high, linear.low = low;
   for (const LinearSource& source : sources) {
@@ -382,11 +386,12 @@ absl::StatusOr<DeviceLinear> FakeDevice::Pack(const std::vector<LinearSource>& s
 
 absl::StatusOr<DeviceLinear> FakeDevice::PackFloat8(const std::vector<LinearSource>& sources,
                                                     size_t inputs) {
-  absl::StatusOr<DeviceLinear> linear = Pack(sources, inputs);
-  auto* high = const_cast<uint16_t*>(linear->high);
-  auto* low = const_cast<uint16_t*>(linear->low);
-  auto* scale = static_cast<float*>(*Allocate(linear->outputs * sizeof(float)));
-  linear->scale = scale;
+  RIVULET_ASSIGN_OR_RETURN(DeviceLinear linear, Pack(sources, inputs));
+  auto* high = const_cast<uint16_t*>(linear.high);
+  auto* low = const_cast<uint16_t*>(linear.low);
+  RIVULET_ASSIGN_OR_RETURN(void* scales, Allocate(linear.outputs * sizeof(float)));
+  auto* scale = static_cast<float*>(scales);
+  linear.scale = scale;
   std::vector<float> row(inputs);
   std::vector<uint8_t> codes(inputs);
   for (const LinearSource& source : sources) {

@@ -165,6 +165,7 @@ class DeviceEngine final : public Engine {
   absl::Status WarmUp();
   absl::Status WarmUpPrompt(uint32_t tokens);
   absl::Status WarmUpGuesses(uint32_t rows);
+  absl::Status AwaitWarmUp();
   void RunInParts(const StepPlan& plan);
   void Run(const StepPlan& plan);
   void SendDescription(const StepPlan& plan, std::span<const Place> places, StepDescription& here);

@@ -183,8 +183,7 @@ absl::Status DeviceEngine::RecordGuesses(uint32_t rows) {
 absl::Status DeviceEngine::WarmUpGuesses(uint32_t rows) {
   const StepDescription there = DescribeEmptyRows(rows, kMostGuesses);
   for (size_t pass = 0; pass < 2; ++pass) EnqueueGuesses(there, rows, pass);
-  RIVULET_RETURN_IF_ERROR(device_->Synchronize());
-  return model_->status();
+  return AwaitWarmUp();
 }
 
 }  // namespace rivulet

@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status.h"
 #include "kernels/device/device_operations.h"
@@ -14,8 +15,9 @@
 namespace rivulet {
 namespace {
 
-absl::Status NoPinnedMemory() {
-  return absl::ResourceExhaustedError("no pinned host memory for the steps of the CUDA engine");
+absl::Status NoPinnedMemory(size_t bytes) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the host has no ", bytes, " bytes that can be pinned"));
 }
 
 }  // namespace
@@ -46,15 +48,17 @@ void DeviceEngine::Release() {
 
 absl::Status DeviceEngine::Start(const EngineOptions& options) {
   RIVULET_CHECK(depth_ == 1 || depth_ == kMostDepth, "an engine runs one step ahead at most");
-  RIVULET_RETURN_IF_ERROR(MakeModel());
-  RIVULET_ASSIGN_OR_RETURN(states_,
-                           SmallPool(StateSizes(), options.state_context, device_, state_memory_));
-  RIVULET_RETURN_IF_ERROR(Prepare());
-  RIVULET_RETURN_IF_ERROR(WarmUp());  // with it: what temporaries take is not known before
+  RIVULET_RETURN_IF_ERROR(NoRoomFor("embeddings", MakeModel()));
+  auto small = SmallPool(StateSizes(), options.state_context, device_, state_memory_);
+  RIVULET_RETURN_IF_ERROR(NoRoomFor("the states of a session", small.status()));
+  states_ = *std::move(small);
+  RIVULET_RETURN_IF_ERROR(NoRoomFor("the buffers of steps", Prepare()));
+  // With the states: what temporaries take is not known before.
+  RIVULET_RETURN_IF_ERROR(NoRoomFor("the temporaries of steps", WarmUp()));
   state_memory_->Free();
   RIVULET_RETURN_IF_ERROR(MakeStates(options));
   last_sampled_.resize(capacity().tail_slots);
-  return FinishStart();
+  return NoRoomFor("the recordings of steps", FinishStart());
 }
 
 absl::Status DeviceEngine::Restart() {
@@ -69,7 +73,7 @@ absl::Status DeviceEngine::Restart() {
   loaded_ = std::move(opened.model);
   RIVULET_RETURN_IF_ERROR(MakeModel());
   RIVULET_RETURN_IF_ERROR(Prepare());
-  RIVULET_RETURN_IF_ERROR(state_memory_->MoveTo(device_));
+  RIVULET_RETURN_IF_ERROR(NoRoomFor("session states", state_memory_->MoveTo(device_)));
   RIVULET_RETURN_IF_ERROR(WarmUp());
   RIVULET_RETURN_IF_ERROR(FinishStart());
   failure_ = absl::OkStatus();
@@ -103,9 +107,10 @@ absl::Status DeviceEngine::MakeStates(const EngineOptions& options) {
   state_memory_ = memory.get();
   auto states = StatePool::Make(StateSizes(), bytes, options.state_context, std::move(memory));
   if (!states.ok() && options.state_memory == 0 && absl::IsResourceExhausted(states.status())) {
-    return NoRoomForStates(*device_, memory_.weights, states.status());
+    return NoRoomForStates(*device_, memory_.weights, bytes, kLeftFree, options.state_context,
+                           states.status());
   }
-  RIVULET_RETURN_IF_ERROR(states.status());
+  RIVULET_RETURN_IF_ERROR(NoRoomFor("session states", states.status()));
   states_ = *std::move(states);
   return absl::OkStatus();
 }
@@ -154,7 +159,7 @@ absl::Status DeviceEngine::PrepareDescriptions(size_t page_slots) {
   for (Step& step : steps_) {
     if (step.description != nullptr) device_->FreePinned(step.description);
     step.description = static_cast<std::byte*>(device_->AllocatePinned(bytes));
-    if (step.description == nullptr) return NoPinnedMemory();
+    if (step.description == nullptr) return NoPinnedMemory(bytes);
   }
   if (description_ != nullptr) device_->Free(description_);
   description_ = nullptr;
@@ -167,10 +172,10 @@ absl::Status DeviceEngine::PrepareDescriptions(size_t page_slots) {
 absl::Status DeviceEngine::Prepare() {
   RIVULET_CHECK(capacity().pages.size() <= kMaxPageKinds, "too many kinds of pages");
   RIVULET_RETURN_IF_ERROR(PrepareDescriptions(0));
-  bool pinned = true;
+  size_t not_pinned = 0;
   const auto pin = [&](auto*& memory, size_t bytes) {
     memory = static_cast<std::remove_reference_t<decltype(memory)>>(device_->AllocatePinned(bytes));
-    pinned = pinned && memory != nullptr;
+    if (memory == nullptr) not_pinned = bytes;
   };
   for (size_t i = 0; i < kMostDepth; ++i) {
     Step& step = steps_[i];
@@ -181,7 +186,7 @@ absl::Status DeviceEngine::Prepare() {
   }
   const size_t logit_bytes = kLogitRows * loaded_->spec.vocab * sizeof(float);
   pin(logits_host_, logit_bytes);
-  if (!pinned) return NoPinnedMemory();
+  if (not_pinned != 0) return NoPinnedMemory(not_pinned);
   RIVULET_ASSIGN_OR_RETURN(void* results, device_->Allocate(kMostPlaces * sizeof(SampleResult)));
   results_ = static_cast<SampleResult*>(results);
   RIVULET_ASSIGN_OR_RETURN(void* logprobs, device_->Allocate(kMostPlaces * sizeof(LogprobResult)));
@@ -288,13 +293,11 @@ absl::Status DeviceEngine::WarmUp() {
   }
   for (size_t i = kRecordedRows.size(); i-- > 0;) {
     RunDecodeRows(DescribeEmptyRows(kRecordedRows[i]), kRecordedRows[i], head_follows);
-    RIVULET_RETURN_IF_ERROR(device_->Synchronize());
-    RIVULET_RETURN_IF_ERROR(model_->status());
+    RIVULET_RETURN_IF_ERROR(AwaitWarmUp());
   }
   for (size_t i = kRecordedTokens.size(); i-- > 0;) {
     RunTokens(DescribeEmptyRows(kRecordedTokens[i]), kRecordedTokens[i], head_follows);
-    RIVULET_RETURN_IF_ERROR(device_->Synchronize());
-    RIVULET_RETURN_IF_ERROR(model_->status());
+    RIVULET_RETURN_IF_ERROR(AwaitWarmUp());
   }
   for (size_t i = kGuessRows.size(); predictor_ != nullptr && i-- > 0;) {
     RIVULET_RETURN_IF_ERROR(WarmUpGuesses(kGuessRows[i]));
@@ -314,8 +317,13 @@ absl::Status DeviceEngine::WarmUpPrompt(uint32_t tokens) {
     model_->workspace().Take(kLogitRows, model_->hidden());
     model_->workspace().TakeOperand(kLogitRows, model_->hidden());
   }
-  RIVULET_RETURN_IF_ERROR(device_->Synchronize());
-  return model_->status();
+  return AwaitWarmUp();
+}
+
+// Memory that was missing comes first: operations on what was taken instead may fail, too.
+absl::Status DeviceEngine::AwaitWarmUp() {
+  RIVULET_RETURN_IF_ERROR(model_->status());
+  return device_->Synchronize();
 }
 
 absl::StatusOr<std::unique_ptr<Engine>> MakeDeviceEngine(std::shared_ptr<const LoadedModel> model,

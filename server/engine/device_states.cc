@@ -1,19 +1,24 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "server/engine/device_states.h"
 
+#include <string>
 #include <utility>
 
+#include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/base/status.h"
 
 namespace rivulet {
+namespace {
+
+constexpr const char* kWhatHelps = "--dtype fp8, a smaller model or a larger GPU";
+
+}  // namespace
 
 absl::Status DeviceStateMemory::Reserve(size_t bytes) {
-  const absl::StatusOr<void*> memory = device_->Allocate(bytes);
-  if (!memory.ok()) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "no room for the session states: ", memory.status().message(), "; lower --state-memory"));
-  }
-  begin_ = static_cast<std::byte*>(*memory);
+  RIVULET_ASSIGN_OR_RETURN(void* memory, device_->Allocate(bytes));
+  begin_ = static_cast<std::byte*>(memory);
   bytes_ = bytes;
   return absl::OkStatus();
 }
@@ -31,13 +36,24 @@ absl::StatusOr<std::unique_ptr<StatePool>> SmallPool(const StateCapacity& sizes,
   }
 }
 
-absl::Status NoRoomForStates(const Device& device, uint64_t weights, const absl::Status& why) {
+absl::Status NoRoomFor(const char* what, const absl::Status& status) {
+  if (!absl::IsResourceExhausted(status)) return status;
+  if (status.GetPayload(kLeastMemoryPayload).has_value()) return status;  // says it itself
+  return absl::ResourceExhaustedError(
+      absl::StrCat("no room for ", what, ": ", status.message(),
+                   "; use a smaller --state-memory if it is given, ", kWhatHelps));
+}
+
+absl::Status NoRoomForStates(const Device& device, uint64_t weights, uint64_t left, uint64_t kept,
+                             uint64_t state_context, const absl::Status& why) {
+  const auto payload = why.GetPayload(kLeastMemoryPayload);
+  uint64_t least = 0;
+  if (!payload.has_value() || !absl::SimpleAtoi(std::string(*payload), &least)) return why;
   return absl::ResourceExhaustedError(absl::StrCat(
-      "no room for the session states: ", device.name(), " has ", device.free_bytes(),
-      " bytes free after ", weights, " bytes of weights and ", device.allocated_bytes() - weights,
-      " of temporaries, and some of that must remain free; ", why.message(),
-      "; lower --state-context, or use --state-dtype bf16, --weight-dtype bf16, a smaller model or "
-      "a larger GPU"));
+      "no room for session states: one session with --state-context ", state_context,
+      " tokens needs ", least, " bytes, and ", left, " are left of ", device.name(), ", where ",
+      weights, " are weights, ", device.allocated_bytes() - weights, " temporaries, and ", kept,
+      " stay free; use --state-dtype bf16, a smaller --state-context, ", kWhatHelps));
 }
 
 }  // namespace rivulet

@@ -48,8 +48,15 @@ absl::StatusOr<std::unique_ptr<StatePool>> SmallPool(const StateCapacity& sizes,
                                                      uint64_t state_context, Device* device,
                                                      DeviceStateMemory*& memory);
 
-// RESOURCE_EXHAUSTED: what the device has left does not hold a session, as `why` says.
-absl::Status NoRoomForStates(const Device& device, uint64_t weights, const absl::Status& why);
+// `status`, and where it is RESOURCE_EXHAUSTED with what the memory is for and what helps, unless
+// it has a kLeastMemoryPayload.
+absl::Status NoRoomFor(const char* what, const absl::Status& status);
+
+// RESOURCE_EXHAUSTED: the `left` bytes that the device has for states do not hold a session, as
+// `why` says, whose kLeastMemoryPayload is what they need. Weights take `weights` bytes, and `kept`
+// must stay free.
+absl::Status NoRoomForStates(const Device& device, uint64_t weights, uint64_t left, uint64_t kept,
+                             uint64_t state_context, const absl::Status& why);
 
 }  // namespace rivulet
 

@@ -376,37 +376,6 @@ TEST_P(FakeDeviceTest, StepsAllocateNothing) {
   EXPECT_EQ(device.allocations(), allocations);
 }
 
-absl::StatusOr<DeviceAndEngine> EngineWithAllOf(size_t memory_bytes) {
-  DeviceAndEngine result;
-  auto device = std::make_unique<FakeDevice>();
-  device->memory_bytes = memory_bytes;
-  LoadOptions options;
-  options.mixer.device = device.get();
-  auto loaded = LoadModel("tests/parity/fixtures/mamba2_hf", options);
-  if (!loaded.ok()) return loaded.status();
-  auto engine = MakeDeviceEngine(*std::move(loaded), device.get(), {.state_memory = 0});
-  if (!engine.ok()) return engine.status();
-  result.device = std::move(device);
-  result.engine = *std::move(engine);
-  return result;
-}
-
-TEST(DeviceMemoryTest, SlotsTakeWhatTheDeviceHasLeft) {
-  const auto small = EngineWithAllOf(size_t{880} << 20), large = EngineWithAllOf(size_t{900} << 20);
-  ASSERT_TRUE(small.ok()) << small.status();
-  ASSERT_TRUE(large.ok()) << large.status();
-  EXPECT_GT(small->engine->capacity().tail_slots, 0u);
-  EXPECT_GT(large->engine->capacity().tail_slots, small->engine->capacity().tail_slots);
-  EXPECT_GT(large->engine->memory().free, uint64_t{700} << 20);
-}
-
-TEST(DeviceMemoryTest, TooLittleIsSaidWithWhatHelps) {
-  const absl::Status status = EngineWithAllOf(size_t{760} << 20).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_NE(status.message().find("bytes free after"), std::string::npos) << status;
-  EXPECT_NE(status.message().find("lower --state-context"), std::string::npos) << status;
-}
-
 INSTANTIATE_TEST_SUITE_P(
     Mixers, FakeDeviceTest,
     testing::Values(
