@@ -53,12 +53,12 @@ class Terminal {
   const pid_t pid_;
   const int descriptor_;
   bool reaped_ = false;
-  std::thread reader_;
   mutable Mutex mutex_;
   CondVar changed_;
   std::string output_ ABSL_GUARDED_BY(mutex_);
   size_t searched_ ABSL_GUARDED_BY(mutex_) = 0;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread reader_;  // last: it uses the others
 };
 
 }  // namespace rivulet::e2e
