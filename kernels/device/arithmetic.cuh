@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What every kernel computes with: bf16 parts of a number, the one matrix instruction, and the
-// functions of activations. Compiled with -fmad=false: where a multiplication and an addition are
-// fused, it says so.
+// What kernels compute with: bf16 parts of a number, the warp's matrix instruction (the warpgroup's
+// is in warpgroup_product.cuh), and the functions of activations. Compiled with -fmad=false: a
+// multiplication and an addition are fused only where the code says so.
 #ifndef RIVULET_KERNELS_DEVICE_ARITHMETIC_CUH_
 #define RIVULET_KERNELS_DEVICE_ARITHMETIC_CUH_
 
@@ -42,7 +42,7 @@ __device__ inline void Split(float first, float second, uint32_t& high, uint32_t
 //   a: (g, 2t), (g + 8, 2t), (g, 2t + 8), (g + 8, 2t + 8), two numbers each
 //   b: (2t, g), (2t + 8, g), two numbers each, down
 //   c: (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1)
-// The order of the 16 products does not matter to the bits (device_chain_test).
+// The bits do not depend on the order of the 16 products.
 __device__ inline void MultiplyAdd(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
                                    uint32_t b1) {
   asm volatile(
@@ -93,8 +93,8 @@ __device__ inline void AwaitLastKernel(uint32_t row = 0) {
 
 __device__ inline float Softplus(float x) { return x > 20.0f ? x : log1pf(expf(x)); }
 
-// All functions but the first two. Not inline: kernels that run for a few microseconds would wait
-// for the instructions of functions that they do not use.
+// Any function. Callers have identity and SiLU inline. Not inline: kernels that run for a few
+// microseconds would wait for the instructions of functions that they do not use.
 static __device__ __noinline__ float OtherFunction(Activation f, float x) {
   switch (f) {
     case Activation::kIdentity:

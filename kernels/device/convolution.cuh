@@ -3,7 +3,7 @@
 // The inputs of a short convolution: of tokens of the step, of those before them in the session's
 // tail and, of an earlier chunk, in its base; and what a token leaves there. Either a channel at a
 // time with any window W, or four adjacent channels with a window of four, all of whose loads run
-// at once. What becomes of the result is in prepare.cu.
+// at once. What becomes of the result is in prepare.cu and row_convolution.cuh.
 //
 // Row: the dtype of the tail's rows, bf16 or float. C: PrepareCall::fold_interval.
 #ifndef RIVULET_KERNELS_DEVICE_CONVOLUTION_CUH_

@@ -225,7 +225,7 @@ class CudaDevice final : public Device {
   std::vector<cudaGraphExec_t> recordings_;
   bool recording_ = false;
   std::vector<cudaGraphNode_t> others_;                  // of the recording
-  std::unique_ptr<cuda::LargeProducts> large_products_;  // null: products.cu does them all
+  std::unique_ptr<cuda::LargeProducts> large_products_;  // null: no cuBLASLt
   // The map whose product came after that of a map with these weights.
   std::unordered_map<const void*, DeviceLinear> followers_;
   const void* last_product_ = nullptr;

@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // A second device for the forward pass: its memory, and the operations that layers are composed of.
-// The one implementation is CUDA's (cuda_device.cu); this header has no CUDA type, so that layers,
-// the loader and the engine are compiled without the toolkit.
+// cuda_device.cu implements it for GPUs, fake_device.h on the host for tests. This header has no
+// CUDA type, so that layers, the loader and the engine are compiled without the toolkit.
 //
 // An operation is enqueued and runs later, in the order of the calls. It reads and writes device
 // memory only; a caller that passes host memory has a bug. Operations do not fail one by one: an

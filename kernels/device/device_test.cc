@@ -235,9 +235,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{2560, 5120, ProductPrecision::kBFloat16},
         Case{17000, 1536, ProductPrecision::kBFloat16},
         Case{7690, 192, ProductPrecision::kBFloat16}, Case{10576, 640, ProductPrecision::kBFloat16},
-        Case{15300, 128,
-             ProductPrecision::kBFloat16},  // What a warpgroup's instruction may have of outputs
-                                            // (hundred_tokens.cu), beside those above.
+        Case{15300, 128, ProductPrecision::kBFloat16},
+        // What a warpgroup's instruction may have of outputs (hundred_tokens.cu), beside those
+        // above.
         Case{1901, 192, ProductPrecision::kBFloat16}, Case{3160, 64, ProductPrecision::kBFloat16},
         Case{6730, 256, ProductPrecision::kBFloat16}, Case{9590, 128, ProductPrecision::kBFloat16},
         Case{11530, 64, ProductPrecision::kBFloat16}, Case{12490, 192, ProductPrecision::kBFloat16},

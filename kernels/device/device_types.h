@@ -39,7 +39,7 @@ struct DeviceRows {
   uint32_t segment_count = 0;
   uint32_t tokens = 0;
   // Every segment has at most one token, and token t belongs to segment t. Kernels then write tail
-  // rows themselves; otherwise a kernel of its own does, after those that read the tail.
+  // rows themselves; otherwise a later kernel often writes those that several blocks read.
   bool single = false;
   // [tokens], of the last token of each chunk: the base that the fold there writes
   // (Segment::fold_bases). Null: base_out of its segment, always so where `single`.

@@ -18,7 +18,7 @@
 //
 // Who writes what: a block writes its own columns of pages, of page decays and of the tail's values
 // and no other block reads them. What blocks share (keys, log decays, β) is written by one of them
-// where every segment has one token, which the others have from the input, and else by KeepRows.
+// where every segment has one token (others have it from the input), else by KeepFenwickRowsKernel.
 //
 // Bytes expected for a token: every page once, the tail's rows, and for a token that ends a chunk
 // the pages that its fold takes up, and those that it writes; of the delta rule, every page twice

@@ -1,9 +1,9 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// y = x Wᵀ + b for few tokens: as fast as the weights can be read. A warp owns 8·kOutputTiles
-// outputs and walks all of K; nothing is split over K, so each output is one chain. Weights come
-// through a ring of shared memory that only this warp uses; the tokens' numbers come through L1,
-// where the warps of a block share them.
+// y = x Wᵀ + b for any number of tokens, where no other kernel takes the product; and products by
+// blocks of columns. A warp owns 8·kOutputTiles outputs and walks all of K; nothing is split over
+// K, so each output is one chain. Weights come through a ring of shared memory that only this warp
+// uses; the tokens' numbers come through L1, where the warps of a block share them.
 //
 // Bytes expected: outputs · stride · 2 of weights (twice that in two parts), once for each 16, 32
 // or 64 tokens.

@@ -3,12 +3,12 @@
 // States that are kept after every token: Mamba's selective scan and H3's modes.
 //
 // A group of lanes owns a state's numbers, 16 bytes a lane at a time, so that a warp's load is
-// adjacent bytes. A warp takes four *items* at a time for the same states: for decoding one token
-// of each of four segments, whose states are then loaded at once and share the constants; for
-// longer segments four tokens of one segment, whose state stays in registers from its first token
-// to its last. Both run the same code for an item, with one order of additions: over a lane's
-// numbers ascending, then a fixed tree over the lanes of the group. So prefill and decode have the
-// same bits.
+// adjacent bytes. A warp takes some *items* at a time for the same states, 4 / kFours in the scan
+// and 4 for modes: for decoding one token of each of as many segments, whose states are then loaded
+// at once and share the constants; for longer segments as many tokens of one segment, whose state
+// stays in registers from its first token to its last. Both run the same code for an item, with one
+// order of additions: over a lane's numbers ascending, then a fixed tree over the lanes of the
+// group. So prefill and decode have the same bits.
 //
 // Bytes expected of a token: its state read and written once; of a longer segment likewise, and
 // once more written if it crosses a chunk border, or for each one that it keeps.

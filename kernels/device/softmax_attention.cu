@@ -14,9 +14,9 @@
 //   o' = chain over the block's tokens in k16 steps that starts from a·o
 //
 // A token that a row does not see has p = 0, so a block or a span of such tokens changes nothing,
-// and a row's bits do not depend on the rows beside it. Segments of one token have their spans in
-// different blocks of the grid, and JoinKernel joins them; other rows walk all their spans and join
-// as they go, by the same function.
+// and a row's bits do not depend on the rows beside it. Of segments of one token a block of the
+// grid reads one span or several adjacent ones (SpansOfGroup), and JoinKernel joins all of them;
+// other rows walk all their spans and join as they go, by the same function.
 //
 // Bytes expected: keys and values once for each tile of rows; partials of decode rows twice.
 #include "kernels/device/softmax_launch.cuh"

@@ -11,7 +11,7 @@
 //
 // What a token sees is read in spans at absolute borders. Each leaves a partial: the largest score
 // m, l = Σ e^{score - m}, and o = Σ e^{score - m} v. Partials are joined in ascending order. The
-// length of a span depends on the token's position alone, so the order of all operations does too.
+// length of a span and so the order of all operations depend only on the position and the window.
 #ifndef RIVULET_KERNELS_DEVICE_SOFTMAX_OPERATIONS_H_
 #define RIVULET_KERNELS_DEVICE_SOFTMAX_OPERATIONS_H_
 

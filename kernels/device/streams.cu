@@ -18,8 +18,8 @@ constexpr uint32_t kAllLanes = 0xffffffffu;
 
 __device__ float ExactSigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
-// --- weights of a Sinkhorn connection, by a warp; lane j < n has column j of the mixing matrix
-// -----
+// --- weights of a Sinkhorn connection ------------------------------------------------------------
+// By a warp: lane j < n has column j of the mixing matrix.
 
 class Mixing {
  public:

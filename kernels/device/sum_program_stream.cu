@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// One token of each of many segments: what sum_program.cu does, at the speed at which the states
-// can be read. The sums of a unit are visited one after the other (sum_program_plan.h), each state
+// One token of each of any number of segments: what sum_program.cu does, as fast as the states can
+// be read. The sums of a unit are visited one after the other (sum_program_plan.h), each state
 // comes once through a ring in shared memory, and what a read writes stays there for the next
 // visit. One warp of a block (ProgramProducer) brings everything, the others (ProgramConsumer) read
 // and fold. Several blocks share a processor, so that it also reads while one of them waits. The

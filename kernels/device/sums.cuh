@@ -2,8 +2,8 @@
 //
 // What the kernels of decayed sums share: the tiles of a state and their products. A state matrix
 // is [Ep, Dp] in fragment order: tiles of 16 x 16, (e / 16) · Dp / 16 + d / 16, and in a tile the
-// lane's numbers side by side, as the matrix instruction wants them. So a load of a warp is 512
-// adjacent bytes, and what a fold adds up is in the registers that were loaded.
+// lane's numbers side by side, in the register layout of the matrix instruction. So a load of a
+// warp is 512 adjacent bytes. Where registers hold the state, a fold adds to what was loaded.
 #ifndef RIVULET_KERNELS_DEVICE_SUMS_CUH_
 #define RIVULET_KERNELS_DEVICE_SUMS_CUH_
 
@@ -36,7 +36,7 @@ __device__ inline void SplitTile(const StateTile& tile, uint32_t (&high)[4], uin
 }
 
 // A tile as a warp holds it between its read and its fold: bf16 states as they are stored, which is
-// how a product wants them.
+// the register layout of the matrix instruction.
 template <bool kBf16>
 struct HeldTile;
 
@@ -311,11 +311,11 @@ bool LaunchDecode(const RecurCall& call, const LaunchContext& context,
 // sums_stream.cu: the same for many segments. `next`: of the product that reads gated outputs.
 bool LaunchStream(const RecurCall& call, const NextWeights& next, const LaunchContext& context);
 
-// sum_program_stream.cu: a program for one token of each of many segments, for what it says of the
-// call. False: not such a call.
+// sum_program_stream.cu: a program for one token a segment, for what it says of the call. False:
+// not such a call.
 bool LaunchProgramStream(const SumProgramCall& call, const LaunchContext& context);
 
-// Whether the kernels of those files can gate the call's outputs.
+// Whether the kernels of sums_decode.cu and sums_stream.cu can gate the call's outputs.
 constexpr bool CanGate(const RecurCall& call) {
   return !call.delta && !call.normaliser && call.decay != Decay::kChannel && call.unit_heads == 1 &&
          call.padded_key <= kHeldTiles * 16;

@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What the kernels of one token of each segment share (sums_decode.cu, sums_decode_unit.cuh,
-// sums_decode_channel.cuh): where the numbers of a block are, and how a warp makes its outputs from
-// its reads and the scores.
+// What the kernels of one token of each segment share (sums_decode.cu, sums_decode_many.cuh,
+// sums_decode_unit.cuh, sums_decode_channel.cuh): where the numbers of a block are, and how a warp
+// makes its outputs from its reads and the scores.
 #ifndef RIVULET_KERNELS_DEVICE_SUMS_DECODE_CUH_
 #define RIVULET_KERNELS_DEVICE_SUMS_DECODE_CUH_
 

@@ -2,8 +2,8 @@
 //
 // One token of each segment where decays are by channel: what sums_decode.cu does for the others. A
 // query is scaled before it is rounded, and a score is a sum of products with a decay each, so that
-// scores take more work than reading the state. All warps of a block share that work; a warp that
-// reads has 16 value columns.
+// scores take more work than reading the state. With few blocks eight warps compute scores while
+// one or two others read; otherwise four do both. A warp that reads has 16 value columns.
 //
 // Before the kernel before has ended, the state, the rows of the tail and their decays are on their
 // way to shared memory. Then each thread asks for its numbers of the token at once, and there are
