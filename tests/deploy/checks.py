@@ -292,8 +292,10 @@ def check_replicas(rendered):
     scaled = bool(rendered.of("HorizontalPodAutoscaler"))
     if scaled == ("replicas" in rendered.deployment["spec"]):
         yield "replicas: set by the autoscaler or by the Deployment, by one of them"
-    if rendered.deployment["spec"]["strategy"]["rollingUpdate"].get("maxUnavailable") != 0:
-        yield "rollingUpdate: expected maxUnavailable 0"
+    update = rendered.deployment["spec"]["strategy"]["rollingUpdate"]
+    without_spare_gpu = rendered.cuda and update == {"maxSurge": 0, "maxUnavailable": 1}
+    if update.get("maxUnavailable") != 0 and not without_spare_gpu:
+        yield "rollingUpdate: expected maxUnavailable 0" + (", or 1 with maxSurge 0" if rendered.cuda else "")
     if any(item["spec"].get("maxUnavailable") != 1 for item in rendered.of("PodDisruptionBudget")):
         yield "PodDisruptionBudget: expected maxUnavailable 1, which also lets a single pod be moved"
 

@@ -36,6 +36,13 @@ def in_config(**settings):
     return plant
 
 
+def on_gpus_with_update(update):
+    def plant(rendered):
+        in_config(device="cuda")(rendered)
+        set_in("Deployment", ("spec", "strategy", "rollingUpdate"), update)(rendered)
+    return plant
+
+
 def without_config(key):
     def plant(rendered):
         config = rendered.config
@@ -168,6 +175,8 @@ VIOLATIONS = [
     # check_replicas
     ("by one of them", set_in("Deployment", ("spec", "replicas"), 3)),
     ("expected maxUnavailable 0", set_in("Deployment", ("spec", "strategy", "rollingUpdate", "maxUnavailable"), 1)),
+    ("expected maxUnavailable 0, or 1 with maxSurge 0", on_gpus_with_update({"maxSurge": 1, "maxUnavailable": 1})),
+    ("expected maxUnavailable 0, or 1 with maxSurge 0", on_gpus_with_update({"maxSurge": 0, "maxUnavailable": 2})),
     ("expected maxUnavailable 1", set_in("PodDisruptionBudget", ("spec",), {"minAvailable": 1})),
     # check_autoscaler
     ("HorizontalPodAutoscaler: scales", set_in("HorizontalPodAutoscaler", ("spec", "scaleTargetRef", "name"), "server")),
