@@ -188,6 +188,9 @@ absl::StatusOr<std::vector<uint32_t>> Numbers(const std::string& text) {
 }
 
 absl::Status Bench::Run() {
+  if (!bf16_ && absl::GetFlag(FLAGS_kv_dtype) != "fp32") {
+    return absl::InvalidArgumentError("--kv_dtype: fp32 or bf16");
+  }
   RIVULET_ASSIGN_OR_RETURN(device_, OpenCudaDevice(ProductPrecision::kBFloat16));
   limits_ = device_->MeasureLimits();
   std::printf("%s: read %.0f GB/s\n", device_->name().c_str(), limits_.read * 1e-9);

@@ -2,7 +2,7 @@
 //
 // Decode on the GPU beside the ceilings of its memory, measured in the same run.
 //
-//   rivulet-device-bench --config models/configs/mamba2_2.7b.json --rows 1,32,256
+//   rivulet-device-bench --config bench/results/device/m2_2.7b_config.json --rows 1,32,256
 //
 // For each number of rows: the time of a step on the device, tokens/s, the bytes that a step must
 // move (weights once; each row's base once, its tail, a C-th of two bases), and the share of the
@@ -146,6 +146,19 @@ class Bench {
   nlohmann::json results_;
 };
 
+absl::Status SetDTypes(LoadOptions& options) {
+  const std::string weights = absl::GetFlag(FLAGS_dtype), states = absl::GetFlag(FLAGS_state_dtype);
+  if (weights != "bf16" && weights != "fp8") {
+    return absl::InvalidArgumentError("--dtype: bf16 or fp8");
+  }
+  if (states != "fp32" && states != "bf16") {
+    return absl::InvalidArgumentError("--state_dtype: fp32 or bf16");
+  }
+  options.weight_dtype = weights == "fp8" ? DType::kFloat8 : DType::kBFloat16;
+  options.mixer.state_dtype = states == "bf16" ? DType::kBFloat16 : DType::kFloat32;
+  return absl::OkStatus();
+}
+
 absl::Status Bench::Run() {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   RIVULET_ASSIGN_OR_RETURN(device_, OpenCudaDevice(ProductPrecision::kBFloat16));
@@ -154,17 +167,22 @@ absl::Status Bench::Run() {
               limits_.read * 1e-9, limits_.in_place * 1e-9, limits_.copy * 1e-9);
   std::ifstream file(absl::GetFlag(FLAGS_config));
   if (!file) return absl::NotFoundError("--config: no such file");
+  const nlohmann::json config = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object()) return absl::InvalidArgumentError("--config: it has no JSON object");
   LoadOptions options;
-  options.weight_dtype = absl::GetFlag(FLAGS_dtype) == "fp8" ? DType::kFloat8 : DType::kBFloat16;
   options.mixer.device = device_.get();
-  if (absl::GetFlag(FLAGS_state_dtype) == "bf16") options.mixer.state_dtype = DType::kBFloat16;
+  RIVULET_RETURN_IF_ERROR(SetDTypes(options));
   const auto start = std::chrono::steady_clock::now();
   const auto seconds = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
-  RIVULET_ASSIGN_OR_RETURN(model_, MakeRandomModel(nlohmann::json::parse(file), 1, options));
+  RIVULET_ASSIGN_OR_RETURN(model_, MakeRandomModel(config, 1, options));
   std::printf("weights made after %.1f s\n", seconds());
-  const uint64_t memory = device_->free_bytes() - (uint64_t{8} << 30);
+  constexpr uint64_t kForTheRest = uint64_t{8} << 30;
+  if (device_->free_bytes() <= kForTheRest) {
+    return absl::ResourceExhaustedError("less than 8 GiB of the GPU are free beside the weights");
+  }
+  const uint64_t memory = device_->free_bytes() - kForTheRest;
   const auto threads = static_cast<size_t>(absl::GetFlag(FLAGS_threads));
   RIVULET_ASSIGN_OR_RETURN(engine_, MakeDeviceEngine(model_, device_.get(),
                                                      {.threads = threads, .state_memory = memory}));

@@ -21,6 +21,9 @@ endif()
 
 set(CMAKE_CUDA_ARCHITECTURES 90a-real)
 enable_language(CUDA)
+if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 13)
+  message(FATAL_ERROR "RIVULET_CUDA=ON needs CUDA 13; ${CMAKE_CUDA_COMPILER} is ${CMAKE_CUDA_COMPILER_VERSION}.")
+endif()
 if(CMAKE_VERSION VERSION_LESS 3.26)
   # CMake 3.25 does not know how nvcc spells C++20. Must come after enable_language.
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
@@ -30,6 +33,11 @@ set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 set(CMAKE_CUDA_FLAGS_RELWITHDEBINFO "-O3 -lineinfo -DNDEBUG")
 find_package(CUDAToolkit REQUIRED)
+# The library is opened at run time; its header is compiled in.
+find_path(RIVULET_CUBLASLT_HEADERS cublasLt.h HINTS ${CUDAToolkit_INCLUDE_DIRS} NO_CACHE)
+if(NOT RIVULET_CUBLASLT_HEADERS)
+  message(FATAL_ERROR "RIVULET_CUDA=ON needs cublasLt.h: install libcublas-dev-13-0, or the whole toolkit (cuda-toolkit-13-0).")
+endif()
 
 add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-ffp-contract=off>")
 if(RIVULET_WERROR)

@@ -23,6 +23,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/base/cuda_device.h"
 #include "kernels/base/mutex.h"
 #include "kernels/base/status.h"
 #include "kernels/base/version.h"
@@ -221,7 +222,14 @@ class ServerProcess {
     RIVULET_ASSIGN_OR_RETURN(opened.device, OpenCudaDevice(exact ? ProductPrecision::kFloat32
                                                                  : ProductPrecision::kBFloat16));
     const Device& device = *opened.device;
-    LogInfo("device", {{"name", device.name()}, {"free_bytes", device.free_bytes()}});
+    LogInfo("device", {{"name", device.name()},
+                       {"free_bytes", device.free_bytes()},
+                       {"cublaslt", CublasLtIsLoaded() ? "yes" : "no"}});
+    if (!CublasLtIsLoaded()) {
+      LogWarning("cublaslt_missing",
+                 {{"effect", "products of many tokens are slower: prompts, and many streams"},
+                  {"remedy", "install libcublasLt.so.13, or name its folder in LD_LIBRARY_PATH"}});
+    }
     load.mixer.device = opened.device.get();
     if (!exact) load.weight_dtype = options_.weight_dtype.value_or(DType::kBFloat16);
     kv_dtype_ = load.mixer.KvDType();
@@ -271,7 +279,7 @@ class ServerProcess {
     const v1::Model& info = served_.info;
     ShowModel(info);
     if (!commit.empty()) LogInfo("snapshot", {{"model", info.name()}, {"commit", commit}});
-    for (const std::string& part : served_.left_out) LogInfo("not loaded", {{"part", part}});
+    for (const std::string& part : served_.left_out) LogInfo("not_loaded", {{"part", part}});
     ShowPackedCache(packed_cache);
     ShowDeviceMemory();
     LogInfo("loaded", {{"model", info.name()},

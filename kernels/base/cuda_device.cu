@@ -1,5 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -14,8 +15,16 @@ absl::StatusOr<int> CudaDeviceCount() {
   if (error == cudaSuccess && count > 0) return count;
   cudaGetLastError();  // the runtime keeps the error for the next call otherwise
   return absl::FailedPreconditionError(
-      absl::StrCat("no CUDA device can be used (", cudaGetErrorString(error),
-                   "); check nvidia-smi, or run with --device cpu"));
+      absl::StrCat("no CUDA device can be used (",
+                   error == cudaSuccess ? "there is none" : cudaGetErrorString(error),
+                   "): check nvidia-smi"));
+}
+
+bool CublasLtIsLoaded() {
+  void* const library = dlopen("libcublasLt.so.13", RTLD_NOW | RTLD_NOLOAD);
+  if (library == nullptr) return false;
+  dlclose(library);
+  return true;
 }
 
 }  // namespace rivulet

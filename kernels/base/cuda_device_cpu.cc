@@ -6,7 +6,9 @@ namespace rivulet {
 
 absl::StatusOr<int> CudaDeviceCount() {
   return absl::FailedPreconditionError(
-      "this build has no CUDA, and this version needs none: run with --device cpu");
+      "this build has no CUDA; one with it is made with cmake --preset cuda");
 }
+
+bool CublasLtIsLoaded() { return false; }
 
 }  // namespace rivulet

@@ -3,6 +3,7 @@
 // How a device's engine starts, and starts again: everything is allocated here.
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -63,6 +64,7 @@ absl::Status DeviceEngine::Start(const EngineOptions& options) {
 
 absl::Status DeviceEngine::Restart() {
   if (open_ == nullptr) return failure_;
+  const std::string files_key = loaded_->files_key;
   Release();
   loaded_.reset();
   device_ = nullptr;
@@ -71,6 +73,10 @@ absl::Status DeviceEngine::Restart() {
   owned_device_ = std::move(opened.device);
   device_ = owned_device_.get();
   loaded_ = std::move(opened.model);
+  // State slots, tokenizer and name of this process are those of the files as they were.
+  if (loaded_->files_key != files_key) {
+    return absl::FailedPreconditionError("the model's files have changed since the server started");
+  }
   RIVULET_RETURN_IF_ERROR(MakeModel());
   RIVULET_RETURN_IF_ERROR(Prepare());
   RIVULET_RETURN_IF_ERROR(NoRoomFor("session states", state_memory_->MoveTo(device_)));

@@ -75,7 +75,7 @@ class DeviceFailureTest : public testing::TestWithParam<size_t> {
     handlers.failed = [this](const absl::Status&) { ++failures_; };
     handlers.restarted = [this] { ++restarts_; };
     handlers.start_over = [this](const absl::Status& why, TimePoint) {
-      EXPECT_EQ(why.message(), kRefusal);
+      EXPECT_EQ(why.message(), refusal_);
       leaves_ = true;
     };
     handlers.gave_up = [this](const absl::Status&) { gave_up_ = true; };
@@ -92,7 +92,7 @@ class DeviceFailureTest : public testing::TestWithParam<size_t> {
     result.device = std::move(device);
     LoadOptions options;
     options.mixer.device = result.device.get();
-    auto model = LoadModel(kModel, options);
+    auto model = LoadModel(model_, options);
     if (!model.ok()) return model.status();
     result.model = *std::move(model);
     return result;
@@ -125,6 +125,7 @@ class DeviceFailureTest : public testing::TestWithParam<size_t> {
     return flag;
   }
 
+  std::string model_ = kModel, refusal_ = kRefusal;
   std::atomic<bool> fails_{false};
   std::atomic<int> opened_{0}, opens_{1000}, failures_{0}, restarts_{0};
   std::atomic<bool> gave_up_{false}, leaves_{false};
@@ -197,6 +198,16 @@ TEST_P(DeviceFailureTest, WithoutANewContextEverythingEndsForTheNextProcess) {
   auto late = std::make_shared<Reader>();
   auto request = late->Make({1, 2, 3}, 5);
   EXPECT_EQ(scheduler_->Submit(request).code(), absl::StatusCode::kUnavailable);
+}
+
+// A model of other sizes would find its sessions' slots too small.
+TEST_P(DeviceFailureTest, FilesThatHaveChangedAreLeftToTheNextProcess) {
+  model_ = "tests/parity/fixtures/gla_conv_clamp_gqa";
+  refusal_ = "the model's files have changed since the server started";
+  FailARequest();
+  EXPECT_TRUE(Becomes(leaves_));
+  EXPECT_EQ(opened_, 2);
+  EXPECT_EQ(restarts_, 0);
 }
 
 TEST_P(DeviceFailureTest, AFailureOfTheProcessBeforeCounts) {
