@@ -173,7 +173,7 @@ absl::Status ReadDevice(const std::string& text, ServerOptions& options) {
   if (text != "cuda") return Give("choose one of cpu, cuda");
   const absl::StatusOr<int> devices = CudaDeviceCount();
   if (devices.ok()) return absl::OkStatus();
-  return Give(absl::StrCat(devices.status().message(), "; use --device=cpu"));
+  return Give(std::string(devices.status().message()));
 }
 
 std::vector<Flag> ModelFlags() {

@@ -17,7 +17,7 @@ absl::StatusOr<int> CudaDeviceCount() {
   return absl::FailedPreconditionError(
       absl::StrCat("no CUDA device can be used (",
                    error == cudaSuccess ? "there is none" : cudaGetErrorString(error),
-                   "): check nvidia-smi"));
+                   "): check nvidia-smi, or use --device cpu"));
 }
 
 bool CublasLtIsLoaded() {

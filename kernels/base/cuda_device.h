@@ -8,7 +8,7 @@ namespace rivulet {
 
 // The number of CUDA devices that this process can use, at least one. FailedPrecondition when there
 // is none, when the driver is missing or too old, and in a build without CUDA; the message says
-// which. Needs no driver library to start: a CUDA build runs on a machine without a
+// which, and what to do. Needs no driver library to start: a CUDA build runs on a machine without a
 // GPU. May be called from any thread.
 absl::StatusOr<int> CudaDeviceCount();
 

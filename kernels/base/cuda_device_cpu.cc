@@ -6,7 +6,7 @@ namespace rivulet {
 
 absl::StatusOr<int> CudaDeviceCount() {
   return absl::FailedPreconditionError(
-      "this build has no CUDA; one with it is made with cmake --preset cuda");
+      "this build has no CUDA: use --device cpu, or a build of cmake --preset cuda");
 }
 
 bool CublasLtIsLoaded() { return false; }

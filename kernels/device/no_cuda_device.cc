@@ -7,7 +7,7 @@ namespace rivulet {
 
 absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(ProductPrecision /*precision*/) {
   return absl::FailedPreconditionError(
-      "this build has no CUDA; one with it is made with cmake --preset cuda");
+      "this build has no CUDA: use --device cpu, or a build of cmake --preset cuda");
 }
 
 }  // namespace rivulet
