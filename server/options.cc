@@ -17,6 +17,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "kernels/base/cuda_device.h"
@@ -173,7 +174,8 @@ absl::Status ReadDevice(const std::string& text, ServerOptions& options) {
   if (text != "cuda") return Give("choose one of cpu, cuda");
   const absl::StatusOr<int> devices = CudaDeviceCount();
   if (devices.ok()) return absl::OkStatus();
-  return Give(std::string(devices.status().message()));
+  // As the other flags' errors spell it.
+  return Give(absl::StrReplaceAll(devices.status().message(), {{"--device cpu", "--device=cpu"}}));
 }
 
 std::vector<Flag> ModelFlags() {
