@@ -470,7 +470,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& path,
                            ReadConfig(directory, options, model->added_keys));
   RIVULET_RETURN_IF_ERROR(ReadDescription(directory, config, *model));
   RIVULET_ASSIGN_OR_RETURN(const auto files, SafetensorsCheckpoint::Open(directory));
-  model->files_key = PackedCacheKey(*files, TextOf(config));
+  if (options.mixer.device != nullptr) model->files_key = PackedCacheKey(*files, TextOf(config));
   RIVULET_RETURN_IF_ERROR(WeightLoader(*model, *files, options, TextOf(config)).Load());
   model->checkpoint_bytes = files->bytes();
   model->load_seconds = SecondsSince(start);

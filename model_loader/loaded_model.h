@@ -102,7 +102,8 @@ struct LoadedPredictor {
 struct LoadedModel {
   std::string name;    // ModelFolder's
   std::string commit;  // of a snapshot of the hub's cache; empty: none
-  // The same for the same files and config: a hash of their names, sizes, times and headers.
+  // The same for the same files and config: a hash of their names, sizes, times and headers. For
+  // models on a device; else empty.
   std::string files_key;
   ModelSpec spec;
   DType weight_dtype = DType::kFloat32;  // of the packed maps; fp8: but for the output map

@@ -13,8 +13,6 @@
 #include "absl/strings/string_view.h"
 #include "gtest/gtest.h"
 #include "kernels/device/fake_device.h"
-#include "model_loader/loaded_model.h"
-#include "server/engine/device_engine.h"
 #include "server/engine/device_engine_fixture.h"
 
 namespace rivulet {
@@ -25,13 +23,8 @@ constexpr uint64_t kMiB = uint64_t{1} << 20;
 absl::StatusOr<DeviceAndEngine> EngineWithAllOf(uint64_t memory_bytes, uint64_t state_memory = 0) {
   auto device = std::make_unique<FakeDevice>();
   device->memory_bytes = memory_bytes;
-  LoadOptions options;
-  options.mixer.device = device.get();
-  auto loaded = LoadModel("tests/parity/fixtures/mamba2_hf", options);
-  if (!loaded.ok()) return loaded.status();
-  auto engine = MakeDeviceEngine(*std::move(loaded), device.get(), {.state_memory = state_memory});
-  if (!engine.ok()) return engine.status();
-  return DeviceAndEngine{std::move(device), *std::move(engine)};
+  return EngineOn(std::move(device), "tests/parity/fixtures/mamba2_hf",
+                  {.state_memory = state_memory});
 }
 
 // The flags that a text names.
