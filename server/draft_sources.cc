@@ -3,12 +3,12 @@
 
 #include <cstdint>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
 #include "model_loader/loaded_model.h"
@@ -69,15 +69,14 @@ absl::StatusOr<std::unique_ptr<DrafterSource>> LookUp(const ServerOptions& optio
 
 // The engine's message takes what it got for all of --state-memory, and asks for too little more.
 absl::Status OfItsShare(const absl::Status& status, const EngineOptions& sizes) {
-  const auto payload = status.GetPayload(kLeastMemoryPayload);
-  uint64_t least = 0;
-  if (!payload.has_value() || !absl::SimpleAtoi(std::string(*payload), &least)) return status;
+  const std::optional<uint64_t> least = LeastStateMemory(status);
+  if (!least.has_value()) return status;
   return absl::Status(
       status.code(),
       absl::StrCat("its states get ", sizes.state_memory, " bytes, an eighth of --state-memory (",
                    kDraftMemory >> 20, "MiB with auto), and one stream with --state-context ",
-                   sizes.state_context, " tokens needs ", least,
-                   ": start the server with --state-memory=", kDraftPart * least,
+                   sizes.state_context, " tokens needs ", *least,
+                   ": start the server with --state-memory=", kDraftPart * *least,
                    " or more, with a smaller --state-context, or without --draft-model"));
 }
 

@@ -222,6 +222,7 @@ class ServerProcess {
     RIVULET_ASSIGN_OR_RETURN(opened.device, OpenCudaDevice(exact ? ProductPrecision::kFloat32
                                                                  : ProductPrecision::kBFloat16));
     const Device& device = *opened.device;
+    device_name_ = device.name();
     LogInfo("device", {{"name", device.name()},
                        {"free_bytes", device.free_bytes()},
                        {"cublaslt", CublasLtIsLoaded() ? "yes" : "no"}});
@@ -365,6 +366,8 @@ class ServerProcess {
     metrics_.architecture = info.architecture();
     metrics_.weight_dtype = info.weight_dtype();
     metrics_.state_dtype = info.state_dtype();
+    metrics_.kv_dtype = DTypeName(kv_dtype_);
+    metrics_.device = device_name_;
     metrics_.model_known = true;
   }
 
@@ -429,6 +432,7 @@ class ServerProcess {
   std::unique_ptr<HttpServer> http_;
   std::shared_ptr<const LoadedModel> model_;  // while it is loaded; then the engine's alone
   DType kv_dtype_ = DType::kFloat32;
+  std::string device_name_ = "cpu";
   uint64_t prefix_cache_bytes_ = 0;
   ServedModel served_;
   std::unique_ptr<Engine> engine_;

@@ -1,11 +1,9 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "server/engine/device_states.h"
 
-#include <string>
+#include <optional>
 #include <utility>
 
-#include "absl/strings/cord.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
 
@@ -38,7 +36,7 @@ absl::StatusOr<std::unique_ptr<StatePool>> SmallPool(const StateCapacity& sizes,
 
 absl::Status NoRoomFor(const char* what, const absl::Status& status) {
   if (!absl::IsResourceExhausted(status)) return status;
-  if (status.GetPayload(kLeastMemoryPayload).has_value()) return status;  // says it itself
+  if (LeastStateMemory(status).has_value()) return status;  // says it itself
   return absl::ResourceExhaustedError(
       absl::StrCat("no room for ", what, ": ", status.message(),
                    "; use a smaller --state-memory if it is given, ", kWhatHelps));
@@ -46,12 +44,11 @@ absl::Status NoRoomFor(const char* what, const absl::Status& status) {
 
 absl::Status NoRoomForStates(const Device& device, uint64_t weights, uint64_t left, uint64_t kept,
                              uint64_t state_context, const absl::Status& why) {
-  const auto payload = why.GetPayload(kLeastMemoryPayload);
-  uint64_t least = 0;
-  if (!payload.has_value() || !absl::SimpleAtoi(std::string(*payload), &least)) return why;
+  const std::optional<uint64_t> least = LeastStateMemory(why);
+  if (!least.has_value()) return why;
   return absl::ResourceExhaustedError(absl::StrCat(
       "no room for session states: one session with --state-context ", state_context,
-      " tokens needs ", least, " bytes, and ", left, " are left of ", device.name(), ", where ",
+      " tokens needs ", *least, " bytes, and ", left, " are left of ", device.name(), ", where ",
       weights, " are weights, ", device.allocated_bytes() - weights, " temporaries, and ", kept,
       " stay free; use --state-dtype bf16, a smaller --state-context, ", kWhatHelps));
 }

@@ -49,11 +49,11 @@ absl::StatusOr<std::unique_ptr<StatePool>> SmallPool(const StateCapacity& sizes,
                                                      DeviceStateMemory*& memory);
 
 // `status`, and where it is RESOURCE_EXHAUSTED with what the memory is for and what helps, unless
-// it has a kLeastMemoryPayload.
+// it says that itself (LeastStateMemory).
 absl::Status NoRoomFor(const char* what, const absl::Status& status);
 
 // RESOURCE_EXHAUSTED: the `left` bytes that the device has for states do not hold a session, as
-// `why` says, whose kLeastMemoryPayload is what they need. Weights take `weights` bytes, and `kept`
+// `why` says, whose LeastStateMemory is what they need. Weights take `weights` bytes, and `kept`
 // must stay free.
 absl::Status NoRoomForStates(const Device& device, uint64_t weights, uint64_t left, uint64_t kept,
                              uint64_t state_context, const absl::Status& why);

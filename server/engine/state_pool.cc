@@ -2,10 +2,12 @@
 #include "server/engine/state_pool.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/check.h"
@@ -36,6 +38,8 @@ uint64_t PageBytes(const StateCapacity& capacity) {
   return bytes;
 }
 
+constexpr const char* kLeastMemoryPayload = "rivulet.least_state_memory";  // in decimal
+
 absl::Status TooLittleMemory(const StateCapacity& one, uint64_t state_memory, uint64_t context) {
   std::string parts =
       absl::StrCat("two bases of ", one.base_bytes, " and a tail of ", one.tail_bytes);
@@ -60,6 +64,13 @@ size_t KindIndex(StateCapacity& sizes, const PageKind& kind) {
 }
 
 }  // namespace
+
+std::optional<uint64_t> LeastStateMemory(const absl::Status& status) {
+  const auto payload = status.GetPayload(kLeastMemoryPayload);
+  uint64_t least = 0;
+  if (!payload.has_value() || !absl::SimpleAtoi(std::string(*payload), &least)) return std::nullopt;
+  return least;
+}
 
 uint64_t StateBytes(const StateCapacity& capacity) {
   return capacity.tail_slots * capacity.tail_bytes + capacity.base_slots * capacity.base_bytes +

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -64,12 +65,14 @@ StateCapacity AddUpLayouts(std::span<const StateLayout* const> layers);
 // shared base takes a slot before it gives the old one back: with one spare some session can always
 // go on, with more they need not take turns. There are as many pages as all sessions need when each
 // holds `state_context` tokens; longer sessions leave room for fewer. RESOURCE_EXHAUSTED naming
-// --state-memory and the least that works, which is also its kLeastMemoryPayload, in decimal;
-// INVALID_ARGUMENT if `state_context` is less than a
-// chunk.
-inline constexpr const char* kLeastMemoryPayload = "rivulet.least_state_memory";
+// --state-memory and the least that works, which LeastStateMemory gives; INVALID_ARGUMENT if
+// `state_context` is less than a chunk.
 absl::StatusOr<StateCapacity> SplitStateMemory(StateCapacity sizes, uint64_t state_memory,
                                                uint64_t state_context);
+
+// The bytes that were needed, of an error of SplitStateMemory that there were too few; nullopt: of
+// any other status.
+std::optional<uint64_t> LeastStateMemory(const absl::Status& status);
 
 // Of all slots.
 uint64_t StateBytes(const StateCapacity& capacity);

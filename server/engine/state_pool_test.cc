@@ -60,6 +60,8 @@ TEST(StatePoolTest, TooLittleMemoryNamesTheFlagAndTheLeastThatWorks) {
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()), HasSubstr("--state-memory is 639 bytes"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("needs 640"));
+  EXPECT_EQ(LeastStateMemory(status), 640);
+  EXPECT_EQ(LeastStateMemory(absl::ResourceExhaustedError("of something else")), std::nullopt);
 }
 
 TEST(StatePoolTest, AVastReservationCostsNothingUntilTouched) {

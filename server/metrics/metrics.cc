@@ -134,7 +134,9 @@ void AddGauges(const Metrics& m, Families& out) {
                {{"model_name", m.model_name},
                 {"architecture", m.architecture},
                 {"weight_dtype", m.weight_dtype},
-                {"state_dtype", m.state_dtype}});
+                {"state_dtype", m.state_dtype},
+                {"kv_dtype", m.kv_dtype},
+                {"device", m.device}});
   const Labels source = {{"source", m.weights_were_packed ? "packed_cache" : "checkpoint"}};
   out.AddGauge("model_load_seconds", "Seconds that the last load of the weights took.",
                value(m.model_load_milliseconds) / 1000, source);

@@ -157,7 +157,8 @@ struct Metrics {
   // Labels of build_info; set before the first scrape.
   std::string version, commit;
   // Labels of model_info, which is shown from when `model_known` is set; constant from then on.
-  std::string model_name, architecture, weight_dtype, state_dtype;
+  std::string model_name, architecture, weight_dtype, state_dtype, kv_dtype;
+  std::string device;  // "cpu" or the GPU's name
   std::atomic<bool> model_known{false};
 
   void CountRequest(Outcome outcome) { requests[static_cast<size_t>(outcome)].Add(); }

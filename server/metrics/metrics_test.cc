@@ -59,9 +59,12 @@ TEST(PrometheusTextTest, HasNamesHelpTypesAndLabels) {
 TEST(PrometheusTextTest, ModelIsShownOnceItIsKnown) {
   Metrics metrics;
   metrics.model_name = "tales";
+  metrics.kv_dtype = "bf16";
+  metrics.device = "NVIDIA H200";
   EXPECT_THAT(PrometheusText(metrics), Not(HasSubstr("model_info")));
   metrics.model_known = true;
   EXPECT_THAT(PrometheusText(metrics), HasSubstr("rivulet_model_info{model_name=\"tales\""));
+  EXPECT_THAT(PrometheusText(metrics), HasSubstr("kv_dtype=\"bf16\",device=\"NVIDIA H200\"} 1"));
 }
 
 TEST(PrometheusTextTest, OneFamilyForAllOutcomes) {
