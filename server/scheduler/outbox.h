@@ -103,14 +103,15 @@ class Outbox {
 // that starts it about 7 µs, so the engine thread leaves that to this one: 64 streams a step would
 // hold it up by half a millisecond.
 //
-// A message costs the process about 40 µs, most of them in gRPC and the kernel, and hardly more
+// A message costs the process 10 to 25 µs, most of them in gRPC and the kernel, and hardly more
 // with ten tokens than with one. So after notifying n streams it pauses n times `message_time`,
 // during which tokens gather in the outboxes: at most 1 / message_time messages a second, however
-// many tokens. A single stream never notices; 256 streams get a message every 26 ms. No pause is
-// longer than kLongestPause. First messages and ends are not held back.
+// many tokens. A single stream never notices; 256 streams get a message every 16 ms
+// (bench/results/streaming_threads.txt). No pause is longer than kLongestPause. First messages and
+// ends are not held back.
 class Dispatcher {
  public:
-  static constexpr std::chrono::microseconds kMessageTime{100};
+  static constexpr std::chrono::microseconds kMessageTime{50};
   static constexpr std::chrono::microseconds kLongestPause{50'000};
 
   explicit Dispatcher(std::chrono::microseconds message_time = kMessageTime);
