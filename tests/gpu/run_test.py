@@ -56,6 +56,12 @@ class RunTest(unittest.TestCase):
         self.assertIn("| `good_test` | 10 | 10 | 0 | 0 |  |", result.stdout)
         self.assertIn("abc123", result.stdout)
 
+    def test_lists_cases_without_running_them(self):
+        self.add("bad_test", FAILS)
+        result = self.run_tests("--list", "bad_test:*")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stdout, "bad_test: 10 cases\n")
+
     def test_shows_what_a_failed_case_printed(self):
         self.add("bad_test", FAILS)
         result = self.run_tests("--at-once", "1")
