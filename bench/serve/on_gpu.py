@@ -87,7 +87,7 @@ def main():
     parser.add_argument("--bin", type=pathlib.Path, required=True)
     parser.add_argument("--model", required=True)
     parser.add_argument("--out", type=pathlib.Path, required=True)
-    parser.add_argument("--streams", type=lambda text: [int(part) for part in text.split(",")], default=[1, 32, 256])
+    parser.add_argument("--streams", type=serve.numbers(int), default=[1, 32, 256])
     parser.add_argument("--state-dtype", default="fp32", choices=["fp32", "bf16"])
     parser.add_argument("--seconds", type=float, default=10, help="of each run; where an output takes longer, no first token is seen")
     parser.add_argument("--rounds", type=int, default=2)
