@@ -19,7 +19,7 @@ struct LaunchContext;
 // Rows of weights have a multiple of this many numbers.
 constexpr uint32_t kFloat8Alignment = 128;
 // Of more rows, a product is faster with weights that are widened first.
-constexpr uint32_t kMostFloat8Rows = 256;
+constexpr uint32_t kMostFloat8Rows = 64;
 
 // Any number of rows.
 void LaunchFloat8Product(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
