@@ -38,6 +38,9 @@
 namespace rivulet {
 
 // The arguments of operations: device_operations.h.
+struct RowFactor;
+struct AddLateCall;
+struct AddProductCall;
 struct AddNormCall;
 struct ScaleOperandCall;
 struct BlockProductCall;
@@ -152,6 +155,14 @@ class Device {
   // y [T, N] = x [T, N].
   virtual void CopyColumns(ConstFloatMatrix x, FloatMatrix y) = 0;
   virtual void Product(const DeviceLinear& linear, const Operand& x, FloatMatrix y) = 0;
+  // y = factor · x Wᵀ, of a map without a bias, or y = x Wᵀ. False: the latter, with what reads y
+  // to multiply by the factor's values; only where it has them and `may_leave` is set. The bits are
+  // the same.
+  virtual bool ScaledProduct(const DeviceLinear& linear, const Operand& x, const RowFactor& factor,
+                             bool may_leave, FloatMatrix y) = 0;
+  virtual void AddLate(const AddLateCall& call) = 0;
+  // Whether the norm left squares, and not factors. The bits are the same.
+  virtual bool AddProduct(const AddProductCall& call) = 0;
   virtual void ProductByBlocks(const BlockProductCall& call) = 0;
   virtual void Prepare(const PrepareCall& call) = 0;
   virtual void Rotate(const RotateCall& call) = 0;

@@ -24,11 +24,55 @@ inline constexpr uint32_t kMostNormedWidth = 8192;
 // RMS-normed with weights w. A (factor · w ∘ x) = factor · A (w ∘ x), so what makes w ∘ x need not
 // know all of the row.
 struct RowFactor {
-  const float* squares = nullptr;  // [T, count]: sums of squares of parts of x; null: 1
-  uint32_t stride = 0;
-  uint32_t count = 0;
-  uint32_t width = 0;  // numbers of a row of x
+  const float* squares = nullptr;  // [T, count]: sums of squares of parts of x
+  uint32_t stride = 0;             // a multiple of four
+  uint32_t count = 0;              // a multiple of four, but for AddNormCall
+  uint32_t width = 0;              // numbers of a row of x
   float eps = 0;
+  const float* values = nullptr;  // [T]: the factors themselves, instead of squares
+
+  // Otherwise the factor is 1.
+  constexpr bool given() const { return squares != nullptr || values != nullptr; }
+};
+
+// What a norm of rows x leaves for the map behind it: the operand y = w ∘ x, and the factors or, of
+// Device::AddProduct, what they come of, the sums of the squares of kSquares neighbours.
+struct LateNorm {
+  static constexpr uint32_t kSquares = 8;
+  // Of a row.
+  static constexpr bool Serves(size_t hidden) { return hidden % (4 * kSquares) == 0; }
+
+  const float* weight = nullptr;  // [hidden], begins at 16 bytes
+  float eps = 0;
+  Operand y = {};            // [T, hidden]; data null: there is no such norm
+  float* squares = nullptr;  // [T, hidden / kSquares]
+  uint32_t stride = 0;       // of squares
+  float* factors = nullptr;  // [T]
+
+  // What comes after the map, of rows of `hidden` numbers: of what was left.
+  constexpr RowFactor Factor(size_t hidden, bool of_squares) const {
+    const auto width = static_cast<uint32_t>(hidden);
+    if (!of_squares) return {.width = width, .eps = eps, .values = factors};
+    return {squares, stride, width / kSquares, width, eps};
+  }
+};
+
+// x += factor · update (if given), and a late norm of x, which leaves factors.
+struct AddLateCall {
+  FloatMatrix x;                 // [T, hidden], hidden as LateNorm::Serves says
+  ConstFloatMatrix update = {};  // [T, hidden]
+  RowFactor factor = {};         // of the update
+  LateNorm norm;
+};
+
+// The same of an update that is a product: x += factor · input Wᵀ.
+struct AddProductCall {
+  DeviceLinear linear;  // without a bias
+  Operand input;
+  RowFactor factor = {};
+  FloatMatrix update;  // [T, hidden]: memory for a temporary
+  FloatMatrix x;       // [T, hidden]
+  LateNorm norm;
 };
 
 // x = keep · x, + add · norm(factor · update) (if given); y = norm(x) (if given).
@@ -140,6 +184,9 @@ struct PrepareCall {
   PreparedPart parts[kMaxPreparedParts];
   uint32_t part_count = 0;
   uint32_t fold_interval = 16;
+  // [T]: what every number of a token that a part or the convolution reads is multiplied with
+  // first; null: nothing. There is no gate of the convolution then.
+  const float* factors = nullptr;
 };
 
 // Rotary positions (ops/rope), in place.
@@ -170,6 +217,7 @@ struct GatedOutputs {
   Operand y = {};                 // [T, units · E], without padding: weight ∘ silu(gate) ∘ o
   float* squares = nullptr;       // [T, units · E / kSquares]: Σ (silu(gate) ∘ o)²
   uint32_t squares_stride = 0;
+  const float* gate_factors = nullptr;  // [T]: of the gate before its function; null: 1
 };
 
 // A sum with one read (kernels/recurrence/declaration.h), optionally by the delta rule.

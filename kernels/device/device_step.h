@@ -112,6 +112,13 @@ class DeviceWorkspace {
   absl::Status status_;
 };
 
+// The residual stream and the norm of what comes next, for a layer's last map (AddProductCall).
+struct ResidualSum {
+  FloatMatrix x;
+  LateNorm norm;
+  RowFactor left = {};  // comes after the next map
+};
+
 struct DeviceStep {
   Device* device;
   DeviceWorkspace* workspace;  // the caller resets it after the layer
@@ -123,6 +130,10 @@ struct DeviceStep {
   FloatMatrix stream = {};
   // As LayerStep::handed_on.
   FloatMatrix handed_on = {};
+  // Of a mixer that takes an input without its norm's factor (Mixer::takes_factor).
+  RowFactor input_factor = {};
+  // Such a mixer adds its output to this instead of storing it, and sets `left`; null: it stores.
+  ResidualSum* sum = nullptr;
   // Where a layer that norms the input of its last map may leave the rows' factors to what reads
   // its output; null: it may not. What they point to is the workspace's.
   RowFactor* output_factor = nullptr;

@@ -41,6 +41,8 @@ void Convolve(const PrepareCall& call, const DeviceSegment& segment, uint32_t to
   const float* before = ConvolutionBefore(call, BaseOf(call.rows, segment, position));
   float* row = ConvolutionTail(call, segment, place);
   std::copy_n(c.x + size_t{token} * c.x_stride, c.channels, row);
+  for (uint32_t i = 0; call.factors != nullptr && i < c.channels; ++i)
+    row[i] *= call.factors[token];
   for (uint32_t i = 0; c.gate != nullptr && i < c.channels; ++i) {
     row[i] *= c.gate[size_t{token} * c.gate_stride + i];
   }
@@ -66,8 +68,10 @@ void Convolve(const PrepareCall& call, const DeviceSegment& segment, uint32_t to
   }
 }
 
-void PreparePart(const PreparedPart& part, uint32_t token, const std::vector<float>& convolved) {
+void PreparePart(const PrepareCall& call, const PreparedPart& part, uint32_t token,
+                 const std::vector<float>& convolved) {
   const float* x = part.x + size_t{token} * part.x_stride;
+  const float factor = call.factors == nullptr || part.channel >= 0 ? 1.0f : call.factors[token];
   if (part.channel >= 0) x = convolved.data() + part.channel;
   const uint32_t stride = part.head_stride == 0 ? part.width : part.head_stride;
   for (uint32_t head = 0; head < part.heads; ++head) {
@@ -75,8 +79,8 @@ void PreparePart(const PreparedPart& part, uint32_t token, const std::vector<flo
     float sum = 0.0f;
     for (uint32_t i = 0; i < part.width; ++i) {
       const uint32_t column = head * part.width + i;
-      float value =
-          x[head * stride + i] * (part.multiplier == nullptr ? 1.0f : part.multiplier[column]);
+      float value = factor * x[head * stride + i] *
+                    (part.multiplier == nullptr ? 1.0f : part.multiplier[column]);
       if (part.bias != nullptr) value += part.bias[column];
       value = Function(part.f, value) * (part.rate == nullptr ? 1.0f : part.rate[column]);
       y[i] = std::clamp(value, part.low, part.high);
@@ -231,7 +235,8 @@ class UnitToken {
     const float* gate = to.gate + size_t{token_} * to.gate_stride + first;
     float* squares = to.squares + size_t{token_} * to.squares_stride + first / to.kSquares;
     for (uint32_t e = 0; e < c_.value_dim; ++e) {
-      const float x = out[e] * Function(Activation::kSilu, gate[e]);
+      const float factor = to.gate_factors == nullptr ? 1.0f : to.gate_factors[token_];
+      const float x = out[e] * Function(Activation::kSilu, factor * gate[e]);
       StoreOperand(to.y, token_, first + e, to.weight[first + e] * x);
       float& sum = squares[e / to.kSquares];
       sum = x * x + (e % to.kSquares == 0 ? 0.0f : sum);
@@ -476,7 +481,8 @@ void FakeDevice::Prepare(const PrepareCall& whole) {
       std::vector<float> convolved(call.convolution.channels);
       ForEachToken(call.rows, [&](const DeviceSegment& segment, uint32_t token, uint64_t position) {
         if (call.convolution.window != 0) Convolve(call, segment, token, position, convolved);
-        for (uint32_t p = 0; p < call.part_count; ++p) PreparePart(call.parts[p], token, convolved);
+        for (uint32_t p = 0; p < call.part_count; ++p)
+          PreparePart(call, call.parts[p], token, convolved);
       });
     });
   });

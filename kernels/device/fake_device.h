@@ -60,6 +60,11 @@ class FakeDevice final : public Device {
   void ScaleOperand(const ScaleOperandCall& call) override;
   void CopyColumns(ConstFloatMatrix x, FloatMatrix y) override;
   void Product(const DeviceLinear& linear, const Operand& x, FloatMatrix y) override;
+  // Leaves the values of factors wherever it may.
+  bool ScaledProduct(const DeviceLinear& linear, const Operand& x, const RowFactor& factor,
+                     bool may_leave, FloatMatrix y) override;
+  void AddLate(const AddLateCall& call) override;
+  bool AddProduct(const AddProductCall& call) override;  // leaves squares for up to two rows
   void ProductByBlocks(const BlockProductCall& call) override;
   void Prepare(const PrepareCall& call) override;
   void Rotate(const RotateCall& call) override;

@@ -27,6 +27,7 @@ void Norm(std::vector<float>& row, const float* weight, const float* bias, float
 }
 
 float FactorOf(const RowFactor& factor, size_t token) {
+  if (factor.values != nullptr) return factor.values[token];
   if (factor.squares == nullptr) return 1.0f;
   float sum = 0.0f;
   for (uint32_t i = 0; i < factor.count; ++i) sum += factor.squares[token * factor.stride + i];
@@ -57,7 +58,48 @@ void AddNormRow(const AddNormCall& call, size_t token) {
   }
 }
 
+void ScaleRows(const RowFactor& factor, FloatMatrix y) {
+  for (size_t t = 0; t < y.rows; ++t) {
+    for (size_t i = 0; i < y.columns; ++i) y.row(t)[i] *= FactorOf(factor, t);
+  }
+}
+
+// Leaves squares and factors.
+void AddLateRow(const AddLateCall& call, size_t token) {
+  const LateNorm& norm = call.norm;
+  float* x = call.x.row(token);
+  const float factor = FactorOf(call.factor, token);
+  float* const squares = norm.squares + token * norm.stride;
+  for (size_t i = 0; i < call.x.columns; ++i) {
+    if (call.update.data != nullptr) x[i] = std::fma(factor, call.update.row(token)[i], x[i]);
+    float& sum = squares[i / LateNorm::kSquares];
+    sum = x[i] * x[i] + (i % LateNorm::kSquares == 0 ? 0.0f : sum);
+    StoreOperand(norm.y, token, i, norm.weight[i] * x[i]);
+  }
+  norm.factors[token] = FactorOf(norm.Factor(call.x.columns, /*of_squares=*/true), token);
+}
+
 }  // namespace
+
+bool FakeDevice::ScaledProduct(const DeviceLinear& linear, const Operand& x,
+                               const RowFactor& factor, bool may_leave, FloatMatrix y) {
+  Product(linear, x, y);
+  if (may_leave && factor.values != nullptr) return false;
+  Do([=] { ScaleRows(factor, y); });
+  return true;
+}
+
+void FakeDevice::AddLate(const AddLateCall& call) {
+  Do([=] {
+    for (size_t t = 0; t < call.x.rows; ++t) AddLateRow(call, t);
+  });
+}
+
+bool FakeDevice::AddProduct(const AddProductCall& call) {
+  Product(call.linear, call.input, call.update);
+  AddLate({call.x, call.update, call.factor, call.norm});
+  return call.input.rows <= 2;
+}
 
 void FakeDevice::AddNorm(const AddNormCall& call) {
   Do([=] {

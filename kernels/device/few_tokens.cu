@@ -11,6 +11,7 @@
 
 #include "kernels/device/bulk_copy.cuh"
 #include "kernels/device/fp8_products.cuh"
+#include "kernels/device/product_outputs.cuh"
 #include "kernels/device/products.cuh"
 #include "kernels/device/rehearsal.cuh"
 
@@ -24,6 +25,7 @@ constexpr uint32_t kStageBytes = 8 * kStageRowBytes;
 // so everything else has to find room between the matrix instructions of one straight run.
 constexpr uint32_t kGroupInputs = 256;
 constexpr uint32_t kMostWarps = 16;
+constexpr uint32_t kMostTokens = 8;
 // Of a processor; what is left is for small kernels beside this one.
 constexpr size_t kSharedOfProcessor = 204 << 10;
 constexpr size_t kReservedOfBlock = 1 << 10;
@@ -31,7 +33,7 @@ constexpr size_t kReservedOfBlock = 1 << 10;
 struct FewTokensCall {
   DeviceLinear linear;
   Operand x;
-  FloatMatrix y;
+  ProductOutputs out;
   uint32_t pace;       // groups of a warp that are on their way at the start
   uint32_t rehearsed;  // blocks
   WeightsAhead ahead;
@@ -110,8 +112,9 @@ constexpr uint32_t kOperands = kGroupInputs / kOperandInputs<Weights>;
 template <typename Weights, int kDepth>
 class FewTokens {
  public:
-  __device__ FewTokens(const FewTokensCall& call, std::byte* memory)
+  __device__ FewTokens(const FewTokensCall& call, std::byte* memory, float* factors)
       : c_(call),
+        factors_(factors),
         lane_(threadIdx.x % 32),
         output_((blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32) * 8),
         stages_(output_ < call.linear.outputs ? call.linear.stride / kInputsOfStage<Weights> : 0),
@@ -151,20 +154,24 @@ class FewTokens {
       CommitCopies();
     }
     FillEnds();
+    if (c_.out.adds()) weight_ = ReadNormWeights(c_.out, FirstColumn());
     __syncthreads();
   }
 
   __device__ void Run(bool real) {
-    HoldTokens();
+    BringTokens();
+    float2 before = {};
+    if (c_.out.adds()) before = ReadResidual(c_.out, lane_ / 4, FirstColumn());
+    if (c_.out.scales()) BringFactors();
+    AwaitTokens();
     float sum[4] = {};
     const uint32_t groups = stages_ / kGroupStages<Weights>;
     RunChain(real ? groups : min(groups, 1), real, sum);
-    if (real) {
-      RunRest(sum);
-      return Write(sum);
-    }
-    __syncthreads();  // before the tokens are held again
-    FenceBeforeBulkCopy();
+    if (real) RunRest(sum);
+    // Factors are there, and in a rehearsal the tokens are not held again before they were read.
+    if (c_.out.scales() || !real) __syncthreads();
+    Write({sum[0], sum[1]}, before, real);
+    if (!real) FenceBeforeBulkCopy();
   }
 
  private:
@@ -198,17 +205,34 @@ class FewTokens {
     }
   }
 
-  __device__ void HoldTokens() {
+  __device__ void BringTokens() {
     const uint32_t bytes = (c_.x.columns + 7) / 8 * 16;
-    if (threadIdx.x == 0) {
-      ArriveExpecting(held_, bytes * c_.x.rows);
-      for (uint32_t token = 0; token < c_.x.rows; ++token) {
-        BulkCopy(tokens_ + token * stride_, c_.x.data + size_t{token} * c_.x.stride, bytes, held_);
-      }
+    if (threadIdx.x != 0) return;
+    ArriveExpecting(held_, bytes * c_.x.rows);
+    for (uint32_t token = 0; token < c_.x.rows; ++token) {
+      BulkCopy(tokens_ + token * stride_, c_.x.data + size_t{token} * c_.x.stride, bytes, held_);
     }
+  }
+  __device__ void AwaitTokens() {
     WaitBarrier(held_, held_phase_);
     held_phase_ ^= 1;
   }
+
+  // A token's by a warp, from the last one on: the first brings the tokens.
+  __device__ void BringFactors() {
+    const RowFactor& factor = c_.out.factor;
+    const uint32_t rows = c_.x.rows, warps = blockDim.x / 32;
+    if (factor.values != nullptr) {
+      if (threadIdx.x < rows) factors_[threadIdx.x] = ReadLate(factor.values + threadIdx.x);
+      return;
+    }
+#pragma unroll 1
+    for (uint32_t token = warps - 1 - threadIdx.x / 32; token < rows; token += warps) {
+      ComputeFactors<1>(factor, token, 1, token, rows, factors_);
+    }
+  }
+
+  __device__ uint32_t FirstColumn() const { return output_ + lane_ % 4 * 2; }
 
   // What the lane gives for the weights of some operands: matrix l / 8 has 16 bytes of each row.
   __device__ uint32_t WeightAddress(uint32_t slot, uint32_t operands) const {
@@ -272,21 +296,19 @@ class FewTokens {
     }
   }
 
-  __device__ void Write(const float (&sum)[4]) const {
+  __device__ void Write(float2 sum, float2 before, bool real) const {
     if (stages_ == 0) return;
-    const uint32_t token = lane_ / 4;
-    if (token >= c_.x.rows) return;
-#pragma unroll
-    for (uint32_t i = 0; i < 2; ++i) {
-      const uint32_t column = output_ + lane_ % 4 * 2 + i;
-      if (column >= c_.linear.outputs) continue;
-      const float bias = c_.linear.bias == nullptr ? 0.0f : c_.linear.bias[column];
-      const float finished = Weights::Finished(c_.linear, column, sum[i]);
-      c_.y.data[token * c_.y.stride + column] = finished + bias;
-    }
+    const uint32_t token = lane_ / 4, column = FirstColumn(), last = c_.linear.outputs - 1;
+    sum.x = Weights::Finished(c_.linear, min(column, last), sum.x);
+    sum.y = Weights::Finished(c_.linear, min(column + 1, last), sum.y);
+    const float factor = FactorAt(c_.out, factors_, token);
+    if (c_.out.adds()) return AddOutputs(c_.out, token, column, factor, sum, before, weight_, real);
+    StoreOutputs(c_.out, token, column, factor, sum, real);
   }
 
   const FewTokensCall& c_;
+  float* const factors_;  // of the tokens, in shared memory
+  float2 weight_ = {};    // of the norm
   const uint64_t once_ = ReadOnce();
   const uint32_t lane_, output_, stages_, stride_;
   const std::byte* sources_[2];  // what the lane copies: rows l / 8 and l / 8 + 4 of the outputs
@@ -305,12 +327,16 @@ __device__ void FetchAhead(const WeightsAhead& ahead) {
                    });
 }
 
-template <typename Weights, int kDepth>
-__global__ void __launch_bounds__(kMostWarps * 32)
+// kBlocks: for so many of the largest blocks a processor has registers. With one or two tokens a
+// step is faster with more registers for each thread, with three or four if blocks of the next
+// kernels find room.
+template <typename Weights, int kDepth, int kBlocks>
+__global__ void __launch_bounds__(kMostWarps * 32, kBlocks)
     FewTokensKernel(const __grid_constant__ FewTokensCall call) {
   extern __shared__ __align__(128) std::byte memory[];
+  __shared__ float factors[kMostTokens];
   AllowNextKernel();
-  FewTokens<Weights, kDepth> work(call, memory);
+  FewTokens<Weights, kDepth> work(call, memory, factors);
   work.Start();
   FetchAhead(call.ahead);
   RunRehearsed(call.rehearsed, [&](bool real) { work.Run(real); });
@@ -384,9 +410,9 @@ FewTokensShape ShapeFor(const DeviceLinear& linear, uint32_t rows, const LaunchC
   return best;
 }
 
-template <typename Weights, int kDepth>
+template <typename Weights, int kDepth, int kBlocks>
 void Launch(const FewTokensCall& call, uint32_t warps, const LaunchContext& context) {
-  const auto kernel = FewTokensKernel<Weights, kDepth>;
+  const auto kernel = FewTokensKernel<Weights, kDepth, kBlocks>;
   static const cudaError_t prepared =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedOfProcessor);
   context.Check(prepared);
@@ -396,26 +422,26 @@ void Launch(const FewTokensCall& call, uint32_t warps, const LaunchContext& cont
            SharedBytes(call.linear, warps, kDepth, call.x.rows), call);
 }
 
-template <typename Weights>
+template <typename Weights, int kBlocks>
 void LaunchDepth(const FewTokensCall& call, const FewTokensShape& shape,
                  const LaunchContext& context) {
   switch (shape.depth) {
     case 20:
-      return Launch<Weights, 20>(call, shape.warps, context);
+      return Launch<Weights, 20, kBlocks>(call, shape.warps, context);
     case 16:
-      return Launch<Weights, 16>(call, shape.warps, context);
+      return Launch<Weights, 16, kBlocks>(call, shape.warps, context);
     case 12:
-      return Launch<Weights, 12>(call, shape.warps, context);
+      return Launch<Weights, 12, kBlocks>(call, shape.warps, context);
     case 8:
-      return Launch<Weights, 8>(call, shape.warps, context);
+      return Launch<Weights, 8, kBlocks>(call, shape.warps, context);
     case 6:
-      return Launch<Weights, 6>(call, shape.warps, context);
+      return Launch<Weights, 6, kBlocks>(call, shape.warps, context);
     case 4:
-      return Launch<Weights, 4>(call, shape.warps, context);
+      return Launch<Weights, 4, kBlocks>(call, shape.warps, context);
     case 3:
-      return Launch<Weights, 3>(call, shape.warps, context);
+      return Launch<Weights, 3, kBlocks>(call, shape.warps, context);
     default:
-      return Launch<Weights, 2>(call, shape.warps, context);
+      return Launch<Weights, 2, kBlocks>(call, shape.warps, context);
   }
 }
 
@@ -441,7 +467,7 @@ WeightsAhead AheadOf(const DeviceLinear& linear, const DeviceLinear& next, uint3
   return RestOfRows(weights, next.outputs, next.stride * bytes, there * bytes);
 }
 
-bool LaunchFewTokens(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
+bool LaunchFewTokens(const DeviceLinear& linear, const Operand& x, const ProductOutputs& out,
                      const WeightsAhead& ahead, const LaunchContext& context) {
   if (x.rows == 0 || x.rows > MostFewTokens(linear) || x.two_parts) return false;
   const FewTokensShape shape = ShapeFor(linear, x.rows, context);
@@ -449,11 +475,13 @@ bool LaunchFewTokens(const DeviceLinear& linear, const Operand& x, FloatMatrix y
   // A rehearsal begins when the rings are full. Where they hold a part of the weights, that is
   // often after the row has come.
   const uint32_t rehearsed = shape.HoldsAll(linear) ? context.RehearsedBlocks(1) : 0;
-  const FewTokensCall call = {linear, x, y, shape.Pace(linear), rehearsed, ahead};
+  const FewTokensCall call = {linear, x, out, shape.Pace(linear), rehearsed, ahead};
   if (linear.float8 != nullptr) {
-    LaunchDepth<Float8Weights>(call, shape, context);
+    LaunchDepth<Float8Weights, 2>(call, shape, context);
+  } else if (x.rows <= 2) {
+    LaunchDepth<Bf16Weights, 1>(call, shape, context);
   } else {
-    LaunchDepth<Bf16Weights>(call, shape, context);
+    LaunchDepth<Bf16Weights, 2>(call, shape, context);
   }
   return true;
 }

@@ -21,8 +21,9 @@ __global__ void __launch_bounds__(kThreads)
   const uint32_t column = blockIdx.y * kThreads + threadIdx.x;
   float x = 0.0f;
   if (column < columns) {
-    x = call.out.data[token * call.out.stride + column] *
-        Silu(to.gate[size_t{token} * to.gate_stride + column]);
+    float gate = to.gate[size_t{token} * to.gate_stride + column];
+    if (to.gate_factors != nullptr) gate *= to.gate_factors[token];
+    x = call.out.data[token * call.out.stride + column] * Silu(gate);
   }
   const float squares = SquaresOf<1, 8>(x, threadIdx.x / 8 % 2 == 1);
   if (column >= columns) return;

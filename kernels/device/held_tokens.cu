@@ -19,6 +19,7 @@
 
 #include "kernels/device/arithmetic.cuh"
 #include "kernels/device/launch.cuh"
+#include "kernels/device/product_outputs.cuh"
 #include "kernels/device/product_rings.cuh"
 #include "kernels/device/rehearsal.cuh"
 #include "kernels/device/warpgroup_product.cuh"
@@ -41,10 +42,9 @@ constexpr uint32_t DistanceOf(uint32_t tokens) { return tokens < 2 ? 2 : tokens;
 
 struct HeldCall {
   CUtensorMap weights;
-  const float* bias;
   Operand x;
-  FloatMatrix y;
-  uint32_t outputs, stages;
+  ProductOutputs out;
+  uint32_t stages;
   uint32_t slots;       // of the ring
   uint32_t on_the_way;  // stages that are asked for and have not come
   WeightsAhead ahead;
@@ -68,9 +68,11 @@ class HeldTokens {
   static constexpr uint32_t kBoxBytes = kOutputs * kBoxRowBytes;
   static constexpr uint32_t kStageBytes = kStageBoxes * kBoxBytes;
 
-  __device__ HeldTokens(const HeldCall& call, ProductBarriers& barriers, uint32_t memory)
+  __device__ HeldTokens(const HeldCall& call, ProductBarriers& barriers, float* factors,
+                        uint32_t memory)
       : c_(call),
         b_(barriers),
+        factors_(factors),
         warp_(threadIdx.x / 32),
         lane_(threadIdx.x % 32),
         weights_((memory + kBoxAlignment - 1) / kBoxAlignment * kBoxAlignment),
@@ -85,9 +87,14 @@ class HeldTokens {
 
   __device__ void Run() {
     if (warp_ < kMultipliers) {
+      float2 weight[kTiles] = {};
+      if (warp_ == 0 && c_.out.adds()) ReadWeights(weight);
       AwaitLastKernel();
+      float2 before[kTiles] = {};
+      if (warp_ == 0 && c_.out.adds()) ReadBefore(before);
+      if (c_.out.scales()) BringFactor();
       Hold();
-      MultiplyAll();
+      MultiplyAll(before, weight);
       return;
     }
     if (lane_ == 0) BringAllWeights();
@@ -148,26 +155,48 @@ class HeldTokens {
     }
   }
 
-  __device__ void MultiplyAll() {
+  __device__ void MultiplyAll(const float2 (&before)[kTiles], const float2 (&weight)[kTiles]) {
     RingPlace weights(weights_, kStageBytes, c_.slots, b_.weights_full);
     uint64_t token = NarrowOperand(tokens_, kDistance * 16);
     Sums sum;
 #pragma unroll
     for (float& x : sum) x = 0.0f;
-    uint32_t before = 0;  // the barrier of the stage before
+    uint32_t barrier = 0;  // of the stage before
 #pragma unroll 1
     for (uint32_t stage = 0; stage < c_.stages; ++stage) {
       WaitBarrier(weights.barrier, weights.parity);
       MultiplyStage(token, weights.stage, sum);
       AwaitProducts<1>();
-      if (stage > 0) ReleaseWeights(before);
-      before = weights.barrier;
+      if (stage > 0) ReleaseWeights(barrier);
+      barrier = weights.barrier;
       weights.Advance();
       token += kStageInputs / kChunkNumbers * kDistance;
     }
     AwaitProducts<0>();
     AnnounceEnd(b_);
-    Write(sum);
+    if (warp_ == 0) Write(sum, before, weight);
+  }
+
+  __device__ uint32_t Column(uint32_t tile) const {
+    return FirstOutput() + tile * 8 + lane_ % 4 * 2;
+  }
+  // A warp that multiplies has one.
+  __device__ void BringFactor() const {
+    const RowFactor& factor = c_.out.factor;
+    if (warp_ >= c_.x.rows) return;
+    if (factor.values != nullptr) {
+      factors_[warp_] = ReadLate(factor.values + warp_);
+    } else {
+      ComputeFactors<1>(factor, warp_, 1, warp_, c_.x.rows, factors_);
+    }
+  }
+  __device__ void ReadWeights(float2 (&weight)[kTiles]) const {
+#pragma unroll
+    for (uint32_t n = 0; n < kTiles; ++n) weight[n] = ReadNormWeights(c_.out, Column(n));
+  }
+  __device__ void ReadBefore(float2 (&before)[kTiles]) const {
+#pragma unroll
+    for (uint32_t n = 0; n < kTiles; ++n) before[n] = ReadResidual(c_.out, lane_ / 4, Column(n));
   }
 
   // Without a branch, as in hundred_tokens.cu.
@@ -184,24 +213,25 @@ class HeldTokens {
     EndProducts();
   }
 
-  // The first warp has the first 16 tokens.
-  __device__ void Write(const Sums& sum) const {
+  // By the first warp, which has the first 16 tokens.
+  __device__ void Write(const Sums& sum, const float2 (&before)[kTiles],
+                        const float2 (&weight)[kTiles]) const {
     const uint32_t token = lane_ / 4;
-    if (warp_ != 0 || token >= c_.x.rows) return;
-    float* const y = c_.y.data + size_t{token} * c_.y.stride;
+    const float factor = FactorAt(c_.out, factors_, token);
 #pragma unroll
     for (uint32_t n = 0; n < kTiles; ++n) {
-#pragma unroll
-      for (uint32_t i = 0; i < 2; ++i) {
-        const uint32_t column = FirstOutput() + n * 8 + lane_ % 4 * 2 + i;
-        if (column >= c_.outputs) continue;
-        y[column] = sum[n * 4 + i] + (c_.bias == nullptr ? 0.0f : c_.bias[column]);
+      const float2 two = {sum[n * 4], sum[n * 4 + 1]};
+      if (c_.out.adds()) {
+        AddOutputs(c_.out, token, Column(n), factor, two, before[n], weight[n], true);
+      } else {
+        StoreOutputs(c_.out, token, Column(n), factor, two, true);
       }
     }
   }
 
   const HeldCall& c_;
   ProductBarriers& b_;
+  float* const factors_;  // of the tokens, in shared memory
   const uint32_t warp_, lane_;
   const uint32_t weights_, tokens_;  // in shared memory
 };
@@ -211,8 +241,9 @@ __global__ void __launch_bounds__(kHeldThreads, 1)
     HeldKernel(const __grid_constant__ HeldCall call) {
   extern __shared__ __align__(128) std::byte memory[];
   __shared__ ProductBarriers barriers;
+  __shared__ float factors[kMostHeldTokens];
   AllowNextKernel();
-  HeldTokens<kTiles, kTokens> work(call, barriers, SharedAddress(memory));
+  HeldTokens<kTiles, kTokens> work(call, barriers, factors, SharedAddress(memory));
   work.Start();
   work.Run();
 }
@@ -251,11 +282,11 @@ bool Serves(const DeviceLinear& linear, uint32_t rows, const HeldShape& shape) {
 }
 
 template <int kTiles, int kTokens>
-bool Launch(const DeviceLinear& linear, const Operand& x, FloatMatrix y, const HeldShape& shape,
-            const WeightsAhead& ahead, const LaunchContext& context) {
+bool Launch(const DeviceLinear& linear, const Operand& x, const ProductOutputs& out,
+            const HeldShape& shape, const WeightsAhead& ahead, const LaunchContext& context) {
   using Work = HeldTokens<kTiles, kTokens>;
   HeldCall call;
-  call.bias = linear.bias, call.x = x, call.y = y, call.outputs = linear.outputs;
+  call.x = x, call.out = out;
   call.stages = shape.stages, call.slots = shape.slots;
   call.on_the_way = StagesOnTheWay(Work::kStageBytes, shape.slots);
   call.ahead = ahead;
@@ -275,9 +306,11 @@ bool Launch(const DeviceLinear& linear, const Operand& x, FloatMatrix y, const H
 }
 
 template <int kTokens>
-bool LaunchTiles(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
+bool LaunchTiles(const DeviceLinear& linear, const Operand& x, const ProductOutputs& out,
                  const HeldShape& shape, const WeightsAhead& ahead, const LaunchContext& context) {
-  const auto launch = [&](auto function) { return function(linear, x, y, shape, ahead, context); };
+  const auto launch = [&](auto function) {
+    return function(linear, x, out, shape, ahead, context);
+  };
   if (shape.tiles == 1) return launch(Launch<1, kTokens>);
   return launch(shape.tiles == 2 ? Launch<2, kTokens> : Launch<3, kTokens>);
 }
@@ -290,13 +323,15 @@ uint32_t HeldInputs(const DeviceLinear& linear, uint32_t rows, const LaunchConte
   return Serves(linear, rows, shape) ? shape.slots * kStageInputs : 0;
 }
 
-bool LaunchHeldTokens(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
+bool LaunchHeldTokens(const DeviceLinear& linear, const Operand& x, const ProductOutputs& out,
                       const WeightsAhead& ahead, const LaunchContext& context) {
   if (x.rows == 0 || x.two_parts || linear.high == nullptr || linear.low != nullptr) return false;
   const auto processors = static_cast<uint32_t>(context.processors);
   const HeldShape shape = ShapeFor(linear, x.rows, processors);
   if (!Serves(linear, x.rows, shape)) return false;
-  const auto launch = [&](auto function) { return function(linear, x, y, shape, ahead, context); };
+  const auto launch = [&](auto function) {
+    return function(linear, x, out, shape, ahead, context);
+  };
   if (shape.tokens == 1) return launch(LaunchTiles<1>);
   return launch(shape.tokens == 2 ? LaunchTiles<2> : LaunchTiles<kMostHeldTokens>);
 }

@@ -19,6 +19,7 @@
 
 #include "kernels/device/arithmetic.cuh"
 #include "kernels/device/launch.cuh"
+#include "kernels/device/product_outputs.cuh"
 #include "kernels/device/product_rings.cuh"
 #include "kernels/device/warpgroup_product.cuh"
 
@@ -28,7 +29,7 @@ namespace {
 constexpr uint32_t kBlocksOfCluster = 4;
 constexpr uint32_t kTokensOfGroup = 64, kMostGroups = 2;  // warpgroups
 constexpr uint32_t kWarpsOfGroup = 4, kProducers = 2;
-constexpr uint32_t kMostThreads = (kMostGroups * kWarpsOfGroup + kProducers) * 32;
+constexpr uint32_t kMostThreads = (kMostGroups * kWarpsOfGroup + kProducers + kFactorWarps) * 32;
 constexpr uint32_t kMostFew = 32;  // tokens that are not padded to 64
 // Boxes of a stage, of 64 columns. A few tokens' stages are long, so that a copy has many bytes.
 constexpr uint32_t kFewBoxes = 4, kManyBoxes = 2;
@@ -45,10 +46,8 @@ struct HundredShape {
 
 struct HundredCall {
   CUtensorMap weights, tokens;
-  const float* bias;
-  FloatMatrix y;
-  bool pairs;  // two numbers of y may be stored at once
-  uint32_t rows, outputs, stages;
+  ProductOutputs out;
+  uint32_t stages;
   uint32_t on_the_way;  // stages of weights that are asked for and have not come
   HundredShape shape;
   WeightsAhead ahead;
@@ -62,10 +61,12 @@ class HundredTokens {
   static constexpr uint32_t kWeightBox = kOutputs * kBoxRowBytes;  // bytes
   static constexpr uint32_t kWeightStage = kStageBoxes * kWeightBox;
 
-  __device__ HundredTokens(const HundredCall& call, ProductBarriers& barriers, uint32_t memory)
+  __device__ HundredTokens(const HundredCall& call, ProductBarriers& barriers, float* factors,
+                           uint32_t memory)
       : c_(call),
         s_(call.shape),
         b_(barriers),
+        factors_(factors),
         warp_(threadIdx.x / 32),
         lane_(threadIdx.x % 32),
         token_box_(s_.token_rows * kBoxRowBytes),
@@ -91,8 +92,10 @@ class HundredTokens {
       if (lane_ == 0) BringAllWeights();
       __syncwarp();
       FetchByWarp(c_.ahead, b_);  // behind all of this product's weights
-    } else if (lane_ == 0) {
-      BringTokens();
+    } else if (warp_ == s_.warps() + 1) {
+      if (lane_ == 0) BringTokens();
+    } else {
+      BringFactors(c_.out, warp_ - s_.warps() - kProducers, s_.warps() * 32, factors_);
     }
     __syncwarp();
     MeetCluster();  // a block must not end while another one copies into it
@@ -100,6 +103,10 @@ class HundredTokens {
 
  private:
   using Sums = float[4 * kTiles];
+  using Residuals = float2[kTiles][2];  // of the tokens' halves of eight
+  using NormWeights = float2[kTiles];
+  // Whether there are registers for the residual stream beside the chains.
+  static constexpr bool kReadsAhead = kTiles <= 4;
 
   __device__ uint32_t FirstOutput(uint32_t round) const {
     return (blockIdx.x * s_.rounds + round) * kOutputs;
@@ -140,26 +147,41 @@ class HundredTokens {
     RingPlace tokens(tokens_, token_stage_, s_.slots.tokens, b_.tokens_full);
     RingPlace weights(weights_, kWeightStage, s_.slots.weights, b_.weights_full);
     uint32_t left = s_.rounds * c_.stages;
+    NormWeights weight = {};
+    Residuals before = {};
 #pragma unroll 1
-    for (uint32_t round = 0; round < s_.rounds; ++round) {
+    for (uint32_t pass = 0; pass <= s_.rounds; ++pass) {
+      uint32_t real = pass;
+      asm volatile("" : "+r"(real));
+      const uint32_t round = real == 0 ? 0 : pass - 1;
       Sums sum;
 #pragma unroll
       for (float& x : sum) x = 0.0f;
-      uint32_t weight_barrier = 0, token_barrier = 0;  // of the stage before
-#pragma unroll 1
-      for (uint32_t stage = 0; stage < c_.stages; ++stage) {
-        WaitBarrier(weights.barrier, weights.parity);
-        WaitBarrier(tokens.barrier, tokens.parity);
-        MultiplyStage(tokens.stage + group * kStageBoxes * token_box_, weights.stage, sum);
-        AwaitProducts<1>();
-        if (stage > 0) Release(weight_barrier, token_barrier, left--);
-        weight_barrier = weights.barrier, token_barrier = tokens.barrier;
-        tokens.Advance(), weights.Advance();
+      if constexpr (kReadsAhead) {
+        if (c_.out.adds()) ReadWeights(round, weight);
       }
-      AwaitProducts<0>();
-      Release(weight_barrier, token_barrier, left--);
-      if (left == 0) AnnounceEnd(b_);
-      Write(FirstOutput(round), group * kTokensOfGroup, sum);
+      if (real != 0) {
+        if (c_.out.scales() || c_.out.adds()) AwaitLastKernel();
+        if constexpr (kReadsAhead) {
+          if (c_.out.adds()) ReadBefore(round, before);
+        }
+        uint32_t weight_barrier = 0, token_barrier = 0;  // of the stage before
+#pragma unroll 1
+        for (uint32_t stage = 0; stage < c_.stages; ++stage) {
+          WaitBarrier(weights.barrier, weights.parity);
+          WaitBarrier(tokens.barrier, tokens.parity);
+          MultiplyStage(tokens.stage + group * kStageBoxes * token_box_, weights.stage, sum);
+          AwaitProducts<1>();
+          if (stage > 0) Release(weight_barrier, token_barrier, left--);
+          weight_barrier = weights.barrier, token_barrier = tokens.barrier;
+          tokens.Advance(), weights.Advance();
+        }
+        AwaitProducts<0>();
+        Release(weight_barrier, token_barrier, left--);
+        if (left == 0) AnnounceEnd(b_);
+        if (c_.out.scales() && pass == 1) AwaitFactors(s_.warps() * 32);
+      }
+      Write(round, sum, before, weight, real != 0);
     }
   }
 
@@ -185,35 +207,47 @@ class HundredTokens {
     ReleaseStage(weight_barrier, token_barrier, kBlocksOfCluster, left > s_.slots.tokens);
   }
 
-  __device__ void Write(uint32_t first_output, uint32_t first_token, const Sums& sum) const {
-    const uint32_t near = first_token + warp_ % kWarpsOfGroup * 16 + lane_ / 4;
+  __device__ uint32_t Token(uint32_t half) const {
+    return warp_ / kWarpsOfGroup * kTokensOfGroup + warp_ % kWarpsOfGroup * 16 + half * 8 +
+           lane_ / 4;
+  }
+  __device__ uint32_t Column(uint32_t round, uint32_t tile) const {
+    return FirstOutput(round) + tile * 8 + lane_ % 4 * 2;
+  }
+  __device__ void ReadWeights(uint32_t round, NormWeights& weight) const {
 #pragma unroll
-    for (uint32_t n = 0; n < kTiles; ++n) {
-      const uint32_t column = first_output + n * 8 + lane_ % 4 * 2;
+    for (uint32_t n = 0; n < kTiles; ++n) weight[n] = ReadNormWeights(c_.out, Column(round, n));
+  }
+  __device__ void ReadBefore(uint32_t round, Residuals& before) const {
 #pragma unroll
-      for (uint32_t i = 0; i < 2; ++i) {
-        WriteTwo(near + i * 8, column, sum[n * 4 + i * 2], sum[n * 4 + i * 2 + 1]);
-      }
+    for (uint32_t i = 0; i < 2 * kTiles; ++i) {
+      before[i / 2][i % 2] = ReadResidual(c_.out, Token(i % 2), Column(round, i / 2));
     }
   }
-
-  __device__ void WriteTwo(uint32_t token, uint32_t column, float first, float second) const {
-    if (token >= c_.rows || column >= c_.outputs) return;
-    const bool both = column + 1 < c_.outputs;
-    first += c_.bias == nullptr ? 0.0f : c_.bias[column];
-    if (both) second += c_.bias == nullptr ? 0.0f : c_.bias[column + 1];
-    float* const y = c_.y.data + size_t{token} * c_.y.stride + column;
-    if (both && c_.pairs) {
-      *reinterpret_cast<float2*>(y) = {first, second};
-      return;
+  __device__ void Write(uint32_t round, const Sums& sum, const Residuals& before,
+                        const NormWeights& weight, bool real) const {
+#pragma unroll
+    for (uint32_t i = 0; i < 2 * kTiles; ++i) {
+      const uint32_t token = Token(i % 2), column = Column(round, i / 2);
+      const float factor = FactorAt(c_.out, factors_, token);
+      const float2 two = {sum[i * 2], sum[i * 2 + 1]};
+      if (c_.out.adds()) {
+        if constexpr (kReadsAhead) {
+          AddOutputs(c_.out, token, column, factor, two, before[i / 2][i % 2], weight[i / 2], real);
+        } else {
+          AddOutputs(c_.out, token, column, factor, two, ReadResidual(c_.out, token, column),
+                     ReadNormWeights(c_.out, column), real);
+        }
+      } else {
+        StoreOutputs(c_.out, token, column, factor, two, real);
+      }
     }
-    y[0] = first;
-    if (both) y[1] = second;
   }
 
   const HundredCall& c_;
   const HundredShape& s_;
   ProductBarriers& b_;
+  float* const factors_;  // of the tokens, in shared memory
   const uint32_t warp_, lane_;
   const uint32_t token_box_, token_stage_;  // bytes
   const uint32_t tokens_, weights_;         // in shared memory
@@ -224,8 +258,9 @@ __global__ void __launch_bounds__(kMostThreads, 1)
     HundredKernel(const __grid_constant__ HundredCall call) {
   extern __shared__ __align__(128) std::byte memory[];
   __shared__ ProductBarriers barriers;
+  __shared__ float factors[kMostBroughtFactors];
   AllowNextKernel();
-  HundredTokens<kTiles, kStageBoxes> work(call, barriers, SharedAddress(memory));
+  HundredTokens<kTiles, kStageBoxes> work(call, barriers, factors, SharedAddress(memory));
   work.Start();
   work.Run();
 }
@@ -281,12 +316,11 @@ HundredShape ShapeFor(const DeviceLinear& linear, uint32_t rows, uint32_t most_b
 }
 
 template <int kTiles, int kStageBoxes>
-bool Launch(const DeviceLinear& linear, const Operand& x, FloatMatrix y, const HundredShape& shape,
-            const WeightsAhead& ahead, const LaunchContext& context) {
+bool Launch(const DeviceLinear& linear, const Operand& x, const ProductOutputs& out,
+            const HundredShape& shape, const WeightsAhead& ahead, const LaunchContext& context) {
   using Work = HundredTokens<kTiles, kStageBoxes>;
   HundredCall call;
-  call.bias = linear.bias, call.y = y, call.rows = x.rows, call.outputs = linear.outputs;
-  call.pairs = y.stride % 2 == 0 && reinterpret_cast<uintptr_t>(y.data) % 8 == 0;
+  call.out = out;
   call.stages = Parts(linear.stride, Work::kStageInputs);
   call.shape = shape, call.ahead = ahead;
   if (!DescribeWholeMatrix(linear.high, linear.outputs, linear.stride, Work::kOutputs, kStageBoxes,
@@ -303,19 +337,20 @@ bool Launch(const DeviceLinear& linear, const Operand& x, FloatMatrix y, const H
   const size_t weights = std::max(size_t{shape.slots.weights} * Work::kWeightStage,
                                   size_t{kTokensOfGroup - shape.token_rows} * kBoxRowBytes);
   const size_t shared = kBoxAlignment + tokens + weights;
+  const uint32_t warps = shape.warps() + kProducers + (out.scales() ? kFactorWarps : 0);
   context.RunInClusters(HundredKernel<kTiles, kStageBoxes>, dim3(shape.blocks), kBlocksOfCluster,
-                        (shape.warps() + kProducers) * 32, shared, call);
+                        warps * 32, shared, call);
   return true;
 }
 
 // Of these numbers of tiles, the one that the shape has.
 template <int kStageBoxes, int... kTiles>
 bool LaunchTiles(std::integer_sequence<int, kTiles...>, const DeviceLinear& linear,
-                 const Operand& x, FloatMatrix y, const HundredShape& shape,
+                 const Operand& x, const ProductOutputs& out, const HundredShape& shape,
                  const WeightsAhead& ahead, const LaunchContext& context) {
-  return (
-      (shape.tiles == kTiles && Launch<kTiles, kStageBoxes>(linear, x, y, shape, ahead, context)) ||
-      ...);
+  return ((shape.tiles == kTiles &&
+           Launch<kTiles, kStageBoxes>(linear, x, out, shape, ahead, context)) ||
+          ...);
 }
 
 bool IsBf16(const DeviceLinear& linear, const Operand& x) {
@@ -329,23 +364,23 @@ bool IsFaster(uint32_t rows, const HundredShape& shape) {
 
 }  // namespace
 
-bool LaunchFewOutputs(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
+bool LaunchFewOutputs(const DeviceLinear& linear, const Operand& x, const ProductOutputs& out,
                       const WeightsAhead& ahead, const LaunchContext& context) {
   const uint32_t most_blocks = MostBlocks();
   if (x.rows == 0 || x.rows > kMostFew || !IsBf16(linear, x) || most_blocks == 0) return false;
   const HundredShape shape = ShapeFor(linear, x.rows, most_blocks);
   return IsFaster(x.rows, shape) && LaunchTiles<kFewBoxes>(std::integer_sequence<int, 1, 2>(),
-                                                           linear, x, y, shape, ahead, context);
+                                                           linear, x, out, shape, ahead, context);
 }
 
-bool LaunchHundredTokens(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
+bool LaunchHundredTokens(const DeviceLinear& linear, const Operand& x, const ProductOutputs& out,
                          const LaunchContext& context) {
   const uint32_t most_blocks = MostBlocks();
   if (x.rows <= kMostFew || x.rows > kMostGroups * kTokensOfGroup) return false;
   if (!IsBf16(linear, x) || most_blocks == 0) return false;
   const HundredShape shape = ShapeFor(linear, x.rows, most_blocks);
   const auto launch = [&](auto tiles) {
-    return LaunchTiles<kManyBoxes>(tiles, linear, x, y, shape, {}, context);
+    return LaunchTiles<kManyBoxes>(tiles, linear, x, out, shape, {}, context);
   };
   return shape.groups == 1 ? launch(std::integer_sequence<int, 1, 2, 3, 4>())
                            : launch(std::integer_sequence<int, 8, 9, 10, 11, 12, 13, 14, 15, 16>());

@@ -167,32 +167,14 @@ DeviceLimits MeasureLimits(const LaunchContext& context);
 constexpr uint32_t MostFewTokens(const DeviceLinear& linear) {
   return linear.float8 != nullptr ? 8 : 4;
 }
-// A product of few tokens; false: not of this shape. `ahead`: what to bring into L2 meanwhile.
-bool LaunchFewTokens(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
-                     const WeightsAhead& ahead, const LaunchContext& context);
 // What to bring into L2 for a product of so few tokens by `next` while the one by `linear` runs.
 WeightsAhead AheadOf(const DeviceLinear& linear, const DeviceLinear& next, uint32_t rows,
                      const LaunchContext& context);
-// The same for up to 64 tokens and weights in bf16.
-bool LaunchTensOfTokens(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
-                        const WeightsAhead& ahead, const LaunchContext& context);
+// The same for those of LaunchTensOfTokens (product_outputs.cuh has the launches).
 WeightsAhead AheadOfTens(const DeviceLinear& linear, const DeviceLinear& next, uint32_t rows,
                          const LaunchContext& context);
-// The same for 33 to 128 tokens; false: not of a shape for which it is faster than the library. Up
-// to 64 tokens it is to be asked after LaunchTensOfTokens, which is faster where it does not
-// decline.
-bool LaunchHundredTokens(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
-                         const LaunchContext& context);
-// The same for up to 4 tokens and maps with few outputs and many inputs; false: not of a shape for
-// which it is faster than LaunchFewTokens, before which it is to be asked.
-bool LaunchHeldTokens(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
-                      const WeightsAhead& ahead, const LaunchContext& context);
-// How many inputs of each output its ring holds; 0: it declines.
+// How many inputs of each output the ring of LaunchHeldTokens holds; 0: it declines.
 uint32_t HeldInputs(const DeviceLinear& linear, uint32_t rows, const LaunchContext& context);
-// The same for 17 to 32 tokens and maps with few outputs; false: not of a shape for which it is
-// faster than LaunchTensOfTokens, before which it is to be asked.
-bool LaunchFewOutputs(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
-                      const WeightsAhead& ahead, const LaunchContext& context);
 // A product by kernels of ours (products.cu), for any number of rows.
 void LaunchChain(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
                  const LaunchContext& context);
@@ -204,6 +186,9 @@ void LaunchAddBias(const DeviceLinear& linear, uint32_t rows, FloatMatrix y,
 void LaunchEmbed(const DeviceTable& table, const uint32_t* ids, const DeviceRows& rows,
                  const uint32_t* last_tokens, FloatMatrix x, const LaunchContext& context);
 void LaunchAddNorm(const AddNormCall& call, const NextWeights& next, const LaunchContext& context);
+void LaunchAddLate(const AddLateCall& call, const NextWeights& next, const LaunchContext& context);
+// y = factor · y.
+void LaunchScaleRows(const RowFactor& factor, FloatMatrix y, const LaunchContext& context);
 // The same where the call is not plain.
 void LaunchResidual(const AddNormCall& call, const LaunchContext& context);
 void LaunchScaleOperand(const ScaleOperandCall& call, const LaunchContext& context);

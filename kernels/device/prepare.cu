@@ -17,7 +17,7 @@
 namespace rivulet::cuda {
 namespace {
 
-constexpr int kPrepareWarps = 8;
+constexpr int kPrepareWarps = 8, kPrepareThreads = kPrepareWarps * 32;
 
 // Numbers that a warp prepares at a time where heads need no norm.
 __host__ __device__ uint32_t FlatNumbers(const PreparedPart& part) {
@@ -101,7 +101,8 @@ __device__ float PreparedNumber(const PrepareCall& call, const PreparedPart& par
                                 uint32_t i, const ConvolutionInputs<Row>& inputs) {
   const uint32_t number = task.first + i;
   const float* at = part.x + static_cast<size_t>(inputs.token) * part.x_stride + task.from + i;
-  const float x = part.channel < 0 ? ReadLate(at) : Convolve(call, inputs, part.channel + number);
+  const float x = part.channel < 0 ? ReadLate(at) * FactorOfToken(inputs.factors, inputs.token)
+                                   : Convolve(call, inputs, part.channel + number);
   return FunctionOf(part, number, x);
 }
 
@@ -179,8 +180,9 @@ __device__ float4 PreparedFour(const PreparedPart& part, uint32_t i, uint32_t co
 // kernel of this step writes is in registers before the wait; after it, the token's own row is
 // read, in a prompt also rows of tokens before it, and the weights of a norm.
 template <typename Row, uint32_t kTokens, bool kSingle, bool kPlain>
-__device__ void PrepareConvolved(const PrepareCall& call, const PreparedPart& part,
-                                 const Task& task, TokensOfWarp tokens, uint32_t rehearsed) {
+__device__ void PrepareConvolved(const PrepareCall& call, const float* factors,
+                                 const PreparedPart& part, const Task& task, TokensOfWarp tokens,
+                                 uint32_t rehearsed) {
   const DeviceConvolution& c = call.convolution;
   const uint32_t i = threadIdx.x % 32 * 4;
   const bool has_numbers = i < task.count;
@@ -207,12 +209,13 @@ __device__ void PrepareConvolved(const PrepareCall& call, const PreparedPart& pa
   for (uint32_t j = 0; j < 4; ++j) weights[j] = LoadFour(c.weight + j * c.weight_stride + channel);
   RunRehearsed(rehearsed, [&](bool real) {
 #pragma unroll
-    for (uint32_t t = 0; t < kTokens; ++t) convolved[t].LoadNow(call, tokens[t], channel);
+    for (uint32_t t = 0; t < kTokens; ++t) convolved[t].LoadNow(call, factors, tokens[t], channel);
 #pragma unroll
     for (uint32_t t = 0; t < kTokens; ++t) {
       if (convolved[t].start == convolved[t].kNone) continue;
       const float4 in[4] = {ToFloats(convolved[t].before[0]), ToFloats(convolved[t].before[1]),
-                            ToFloats(convolved[t].before[2]), convolved[t].now};
+                            ToFloats(convolved[t].before[2]),
+                            convolved[t].now.template Rounded<Row>()};
       float4 y[1] = {bias};
 #pragma unroll
       for (uint32_t j = 0; j < 4; ++j) y[0] = Fused(weights[j], in[j], y[0]);
@@ -233,21 +236,22 @@ __device__ void PrepareConvolved(const PrepareCall& call, const PreparedPart& pa
 
 // PrepareNumbers for a part without convolution and norm: a number a lane.
 template <uint32_t kTokens>
-__device__ void PrepareFlat(const PrepareCall& call, const PreparedPart& part, const Task& task,
-                            TokensOfWarp tokens, uint32_t rehearsed) {
+__device__ void PrepareFlat(const PrepareCall& call, const float* factors, const PreparedPart& part,
+                            const Task& task, TokensOfWarp tokens, uint32_t rehearsed) {
   const uint32_t lane = threadIdx.x % 32;
   RunRehearsed(rehearsed, [&](bool real) {
     if (lane >= task.count) return;
-    float x[kTokens];
+    float x[kTokens], scales[kTokens];
 #pragma unroll
     for (uint32_t t = 0; t < kTokens; ++t) {
-      x[t] = 0.0f;
+      x[t] = scales[t] = 0.0f;
       if (tokens[t] >= call.rows.tokens) continue;
       x[t] = ReadLate(part.x + static_cast<size_t>(tokens[t]) * part.x_stride + task.from + lane);
+      scales[t] = FactorOfToken(factors, tokens[t]);
     }
 #pragma unroll
     for (uint32_t t = 0; t < kTokens; ++t) {
-      const float y = FunctionOf(part, task.first + lane, x[t]) * part.scale;
+      const float y = FunctionOf(part, task.first + lane, scales[t] * x[t]) * part.scale;
       if (tokens[t] >= call.rows.tokens || !real) continue;
       part.y[static_cast<size_t>(tokens[t]) * part.y_stride + task.to + lane] = y;
     }
@@ -256,12 +260,12 @@ __device__ void PrepareFlat(const PrepareCall& call, const PreparedPart& part, c
 
 // kWide: heads may be wider than kNarrow.
 template <typename Row, bool kWide>
-__device__ void PreparePart(const PrepareCall& call, const PreparedPart& part, const Task& task,
-                            uint32_t token, bool real) {
+__device__ void PreparePart(const PrepareCall& call, const float* factors, const PreparedPart& part,
+                            const Task& task, uint32_t token, bool real) {
   const uint32_t index = SegmentOf(call.rows, token);
   const DeviceSegment& segment = call.rows.segments[index];
   if (segment.tokens == 0) return;
-  const ConvolutionInputs<Row> inputs = InputsOf<Row>(call, segment, token);
+  const ConvolutionInputs<Row> inputs = InputsOf<Row>(call, factors, segment, token);
   if (!kWide || max(task.count, task.padded) <= kNarrow) {
     return PrepareNumbers<Row, kNarrow / 32>(call, part, task, inputs, real);
   }
@@ -272,19 +276,21 @@ __device__ void PreparePart(const PrepareCall& call, const PreparedPart& part, c
 
 // A task for some tokens. kPlain: as HasPlainParts says.
 template <typename Row, uint32_t kTokens, bool kSingle, bool kPlain>
-__device__ void PrepareTask(const PrepareCall& call, const PreparedPart& part, PartForm form,
-                            const Task& task, TokensOfWarp tokens, uint32_t rehearsed) {
+__device__ void PrepareTask(const PrepareCall& call, const float* factors, const PreparedPart& part,
+                            PartForm form, const Task& task, TokensOfWarp tokens,
+                            uint32_t rehearsed) {
   if (form == PartForm::kFours) {
-    return PrepareConvolved<Row, kTokens, kSingle, kPlain>(call, part, task, tokens, rehearsed);
+    return PrepareConvolved<Row, kTokens, kSingle, kPlain>(call, factors, part, task, tokens,
+                                                           rehearsed);
   }
   if (kPlain || form == PartForm::kFlat) {
-    return PrepareFlat<kTokens>(call, part, task, tokens, rehearsed);
+    return PrepareFlat<kTokens>(call, factors, part, task, tokens, rehearsed);
   }
   if constexpr (!kPlain) {
     RunRehearsed(rehearsed, [&](bool real) {
 #pragma unroll 1
       for (uint32_t t = 0; t < kTokens && tokens[t] < call.rows.tokens; ++t) {
-        PreparePart<Row, kTokens == 1>(call, part, task, tokens[t], real);
+        PreparePart<Row, kTokens == 1>(call, factors, part, task, tokens[t], real);
       }
     });
   }
@@ -292,34 +298,38 @@ __device__ void PrepareTask(const PrepareCall& call, const PreparedPart& part, P
 
 // The warp's task, of the tokens that the grid's rows share out.
 template <typename Row, uint32_t kTokens, bool kSingle, bool kPlain>
-__device__ void PrepareTokens(const PrepareCall& call, const PreparedPart& part, PartForm form,
-                              uint32_t index, uint32_t rehearsed) {
+__device__ void PrepareTokens(const PrepareCall& call, const float* factors,
+                              const PreparedPart& part, PartForm form, uint32_t index,
+                              uint32_t rehearsed) {
   const Task task = TaskOf(part, index);
   if constexpr (kTokens > 1) {
-    PrepareTask<Row, kTokens, kSingle, kPlain>(call, part, form, task, {blockIdx.y, gridDim.y}, 0);
+    PrepareTask<Row, kTokens, kSingle, kPlain>(call, factors, part, form, task,
+                                               {blockIdx.y, gridDim.y}, 0);
   } else {
 #pragma unroll 1
     for (uint32_t token = call.rows.before + blockIdx.y; token < call.rows.tokens;
          token += gridDim.y, rehearsed = 0) {
-      PrepareTask<Row, 1, kSingle, kPlain>(call, part, form, task, {token, 1}, rehearsed);
+      PrepareTask<Row, 1, kSingle, kPlain>(call, factors, part, form, task, {token, 1}, rehearsed);
     }
   }
 }
 
 template <typename Row, bool kSingle>
-__device__ void PrepareWarp(const PrepareCall& call, uint32_t rehearsed) {
+__device__ void PrepareWarp(const PrepareCall& call, const float* factors, uint32_t rehearsed) {
   uint32_t task = blockIdx.x * kPrepareWarps + threadIdx.x / 32;
   for (uint32_t p = 0; p < call.part_count; ++p) {
     const PreparedPart& part = call.parts[p];
     const uint32_t tasks = TasksOf(part);
     if (task < tasks) {
-      return PrepareTokens<Row, 1, kSingle, false>(call, part, FormOf(call, part), task, rehearsed);
+      return PrepareTokens<Row, 1, kSingle, false>(call, factors, part, FormOf(call, part), task,
+                                                   rehearsed);
     }
     task -= tasks;
   }
 }
 template <typename Row, uint32_t kTokens, bool kPlain>
-__device__ void PrepareWarpAsPlanned(const PrepareCall& call, const PartPlan& plan) {
+__device__ void PrepareWarpAsPlanned(const PrepareCall& call, const float* factors,
+                                     const PartPlan& plan) {
   const uint32_t task = blockIdx.x * kPrepareWarps + threadIdx.x / 32;
   if (task >= plan.tasks[kMaxPreparedParts - 1]) return;
   uint32_t p = 0, first = 0;
@@ -329,7 +339,7 @@ __device__ void PrepareWarpAsPlanned(const PrepareCall& call, const PartPlan& pl
     if (task < plan.tasks[next - 1]) continue;
     p = next, first = plan.tasks[next - 1], form = plan.forms[next];
   }
-  PrepareTokens<Row, kTokens, true, kPlain>(call, call.parts[p], form, task - first, 0);
+  PrepareTokens<Row, kTokens, true, kPlain>(call, factors, call.parts[p], form, task - first, 0);
 }
 
 // Few registers while decoding, so that blocks find room beside those of a sum's kernel. Few rows
@@ -337,22 +347,23 @@ __device__ void PrepareWarpAsPlanned(const PrepareCall& call, const PartPlan& pl
 constexpr int RegistersFor(bool single, bool rehearses) {
   return rehearses ? 80 : single ? 56 : 64;
 }
-template <typename Row, bool kSingle, bool kRehearses>
+// kScales: there may be factors.
+template <typename Row, bool kSingle, bool kRehearses, bool kScales>
 __global__ void __maxnreg__(RegistersFor(kSingle, kRehearses))
     PrepareKernel(const __grid_constant__ PrepareCall call, uint32_t rehearsed) {
   AllowNextKernel();
-  PrepareWarp<Row, kSingle>(call, kRehearses ? rehearsed : 0);
+  PrepareWarp<Row, kSingle>(call, kScales ? call.factors : nullptr, kRehearses ? rehearsed : 0);
 }
 
 // With many rows a warp has several tokens. Three and four of them need more registers and were
 // slower (docs/gpu_notes.md#kernels-left-out).
 constexpr uint32_t kTokensOfWarp = 2;
-template <typename Row, bool kPlain>
+template <typename Row, bool kPlain, bool kScales>
 __global__ void __launch_bounds__(kPrepareWarps * 32, 4)
     PrepareManyKernel(const __grid_constant__ PrepareCall call,
                       const __grid_constant__ PartPlan plan) {
   AllowNextKernel();
-  PrepareWarpAsPlanned<Row, kTokensOfWarp, kPlain>(call, plan);
+  PrepareWarpAsPlanned<Row, kTokensOfWarp, kPlain>(call, kScales ? call.factors : nullptr, plan);
 }
 
 // The inputs before a border of the segment, of which some may be older than it.
@@ -361,7 +372,7 @@ __device__ void KeepInputsBefore(const PrepareCall& call, const DeviceSegment& s
                                  uint64_t border, uint32_t channel) {
   const DeviceConvolution& c = call.convolution;
   const auto last = segment.first_token + static_cast<uint32_t>(border - segment.position) - 1;
-  const ConvolutionInputs<Row> inputs = InputsOf<Row>(call, segment, last);
+  const ConvolutionInputs<Row> inputs = InputsOf<Row>(call, call.factors, segment, last);
   Row* after = RowsBefore<Row>(call.slots, call.convolution, BaseAfter(call.rows, segment, last));
   for (uint32_t j = 0; j + 1 < c.window; ++j) {
     Store(after + j * c.weight_stride + channel, inputs.At(c.window - 2 - j, channel));
@@ -398,7 +409,8 @@ __global__ void KeepInputsKernel(const __grid_constant__ PrepareCall call) {
     if (call.rows.fold_bases != nullptr) KeepInputsWithin<Row>(call, segment, border, channel);
     KeepInputsBefore<Row>(call, segment, border, channel);
   }
-  const ConvolutionInputs<Row> inputs = InputsOf<Row>(call, segment, segment.first_token);
+  const ConvolutionInputs<Row> inputs =
+      InputsOf<Row>(call, call.factors, segment, segment.first_token);
   for (uint64_t position = max(border, segment.position); position < end; ++position) {
     const auto token = static_cast<uint32_t>(segment.first_token + (position - segment.position));
     Store(tail + (position - border) * c.weight_stride + channel, inputs.Now(token, channel));
@@ -431,45 +443,65 @@ bool HasPlainParts(const PrepareCall& call, const PartPlan& plan) {
   return true;
 }
 
+uint32_t BlocksFor(const PartPlan& plan) {
+  return (plan.tasks[kMaxPreparedParts - 1] + kPrepareWarps - 1) / kPrepareWarps;
+}
+// The most rows of a grid with so many blocks each, all of which run at once.
+uint32_t MostRows(uint32_t blocks, const LaunchContext& context) {
+  constexpr uint32_t kResident = 4;  // blocks of a processor
+  return std::max(kResident * static_cast<uint32_t>(context.processors) / blocks, 1u);
+}
+
 bool HasWideHeads(const PrepareCall& call) {
   return std::any_of(call.parts, call.parts + call.part_count, [](const PreparedPart& part) {
     return ByHead(part) && std::max(part.width, part.padded) > kNarrow;
   });
 }
 
-template <typename Row>
-void LaunchPrepareRows(const PrepareCall& call, const LaunchContext& context) {
-  constexpr uint32_t kThreads = kPrepareWarps * 32;
-  const PartPlan plan = PlanOf(call);
-  const uint32_t blocks = (plan.tasks[kMaxPreparedParts - 1] + kPrepareWarps - 1) / kPrepareWarps;
-  const uint32_t tokens = call.rows.tokens - call.rows.before;
-  constexpr uint32_t kResident = 4;  // blocks of a processor
-  const uint32_t most =
-      std::max(kResident * static_cast<uint32_t>(context.processors) / blocks, 1u);
-  if (call.rows.single && tokens > most && !HasWideHeads(call)) {
-    const uint32_t groups = (tokens + kTokensOfWarp - 1) / kTokensOfWarp;
-    const auto kernel =
-        HasPlainParts(call, plan) ? PrepareManyKernel<Row, true> : PrepareManyKernel<Row, false>;
-    return context.Run(kernel, dim3(blocks, groups), kThreads, 0, call, plan);
-  }
-  const dim3 grid(blocks, std::min(tokens, most));
+// kSingle: as DeviceRows::single. kScales: the call has factors.
+template <typename Row, bool kSingle, bool kScales>
+void LaunchRows(const PrepareCall& call, const PartPlan& plan, const LaunchContext& context) {
+  const uint32_t blocks = BlocksFor(plan), tokens = call.rows.tokens - call.rows.before;
+  const dim3 grid(blocks, std::min(tokens, MostRows(blocks, context)));
   const uint32_t rehearsed = context.RehearsedBlocks(grid.x * grid.y);
-  const bool rehearses = rehearsed != 0, single = call.rows.single;
-  const auto kernel =
-      single      ? rehearses ? PrepareKernel<Row, true, true> : PrepareKernel<Row, true, false>
-           : rehearses ? PrepareKernel<Row, false, true>
-                  : PrepareKernel<Row, false, false>;
-  context.Run(kernel, grid, kThreads, 0, call, rehearsed);
-  if (call.rows.single || call.convolution.window == 0) return;
+  const auto kernel = rehearsed != 0 ? PrepareKernel<Row, kSingle, true, kScales>
+                                     : PrepareKernel<Row, kSingle, false, kScales>;
+  context.Run(kernel, grid, kPrepareThreads, 0, call, rehearsed);
+}
+
+template <typename Row, bool kScales>
+void LaunchSingles(const PrepareCall& call, const LaunchContext& context) {
+  const PartPlan plan = PlanOf(call);
+  const uint32_t blocks = BlocksFor(plan), tokens = call.rows.tokens - call.rows.before;
+  if (tokens <= MostRows(blocks, context) || HasWideHeads(call)) {
+    return LaunchRows<Row, true, kScales>(call, plan, context);
+  }
+  const uint32_t groups = (tokens + kTokensOfWarp - 1) / kTokensOfWarp;
+  const auto kernel = HasPlainParts(call, plan) ? PrepareManyKernel<Row, true, kScales>
+                                                : PrepareManyKernel<Row, false, kScales>;
+  context.Run(kernel, dim3(blocks, groups), kPrepareThreads, 0, call, plan);
+}
+
+template <typename Row, bool kScales>
+void LaunchPrepareRows(const PrepareCall& call, const LaunchContext& context) {
+  if (call.rows.single) return LaunchSingles<Row, kScales>(call, context);
+  LaunchRows<Row, false, kScales>(call, PlanOf(call), context);
+  if (call.convolution.window == 0) return;
   context.Run(KeepInputsKernel<Row>,
               dim3((call.convolution.channels + 127) / 128, call.rows.segment_count), 128, 0, call);
+}
+
+template <typename Row>
+void LaunchPart(const PrepareCall& call, const LaunchContext& context) {
+  call.factors == nullptr ? LaunchPrepareRows<Row, false>(call, context)
+                          : LaunchPrepareRows<Row, true>(call, context);
 }
 
 }  // namespace
 
 void LaunchPrepare(const PrepareCall& call, bool fp32_rows, const LaunchContext& context) {
   ByParts(call, [&](const PrepareCall& part) {
-    fp32_rows ? LaunchPrepareRows<float>(part, context) : LaunchPrepareRows<bf16>(part, context);
+    fp32_rows ? LaunchPart<float>(part, context) : LaunchPart<bf16>(part, context);
   });
 }
 

@@ -39,7 +39,7 @@ bool CanPrepare(const PrepareCall& prepare, const RecurCall& recur) {
   constexpr uint32_t kNarrowValues = 32;
   const uint32_t keys = recur.units / recur.units_per_key * recur.padded_key;
   const uint32_t values = recur.units / recur.units_per_value * recur.value_dim;
-  return prepare.part_count == 4 && recur.q != recur.k &&
+  return prepare.part_count == 4 && prepare.factors == nullptr && recur.q != recur.k &&
          IsConvolved(prepare, PartOf(prepare, recur.q), keys) &&
          IsConvolved(prepare, PartOf(prepare, recur.k), keys) &&
          IsConvolved(prepare, PartOf(prepare, recur.v), values) &&

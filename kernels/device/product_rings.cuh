@@ -27,9 +27,11 @@ struct ProductBarriers {
   uint32_t ended;  // not 0: a warp has multiplied everything; only speed depends on it
 };
 
-// Of a block's shared memory, for its rings.
-constexpr auto kRingRoom =
-    static_cast<uint32_t>(kSharedOfProduct - kBoxAlignment - sizeof(ProductBarriers) - 1024);
+// Of a block's shared memory, for its rings: beside them are barriers, the factors of 128 rows
+// (product_outputs.cuh), and what every block needs.
+constexpr size_t kFactorBytes = 128 * sizeof(float), kBlockReserve = 1024;
+constexpr auto kRingRoom = static_cast<uint32_t>(
+    kSharedOfProduct - kBoxAlignment - sizeof(ProductBarriers) - kFactorBytes - kBlockReserve);
 
 constexpr uint32_t Parts(uint32_t x, uint32_t of) { return (x + of - 1) / of; }
 

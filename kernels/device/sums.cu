@@ -669,7 +669,14 @@ void LaunchPart(const RecurCall& call, const NextWeights& next, bool fp32_rows,
     LaunchPart(stored, next, fp32_rows, context);
     return LaunchGateOutputs(call, context);
   }
-  if (!fp32_rows && (LaunchStream(call, next, context) || LaunchDecode(call, context))) return;
+  if (!fp32_rows && LaunchStream(call, next, context)) return;
+  if (call.gated.gate_factors != nullptr) {  // which only LaunchStream's gates apply
+    RecurCall stored = call;
+    stored.gated = {};
+    LaunchPart(stored, next, fp32_rows, context);
+    return LaunchGateOutputs(call, context);
+  }
+  if (!fp32_rows && LaunchDecode(call, context)) return;
   if (fp32_rows) {
     LaunchForColumns<2>(call, context);
   } else {

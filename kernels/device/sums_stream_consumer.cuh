@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "kernels/device/gated_outputs.cuh"
+#include "kernels/device/rehearsal.cuh"
 #include "kernels/device/sums_stream.cuh"
 
 namespace rivulet::cuda {
@@ -42,6 +43,7 @@ class Consumer : public StreamWork<Form> {
       if (header.new_keys != 0) TakeKeys();
       Base::Take(header.segment, header.unit, header.split);
       stage_ = Base::Stage(stage.at);
+      TakeGateFactor();
       if (this->segment_.tokens != 0) RunPiece();
       Release(&barriers_.empty[stage.at]);
     }
@@ -71,6 +73,11 @@ class Consumer : public StreamWork<Form> {
     State tile;
     tile.Load(stage_, (first_tile_ + c) * Form::kKeyTiles + kt);
     return tile;
+  }
+
+  __device__ void TakeGateFactor() {
+    if (Form::kChannel || c_.gated.gate_factors == nullptr) return;
+    gate_factor_ = ReadLate(c_.gated.gate_factors + Base::Token());
   }
 
   __device__ void TakeKeys() {
@@ -279,7 +286,7 @@ class Consumer : public StreamWork<Form> {
     }
     const uint32_t c = t_ / 2 % kTiles, e = Column(c) + g_ + t_ % 2 * 8;
     if (c_.skip != nullptr) x = fmaf(StageAt<float>(l_.skip)[e], StageAt<float>(l_.token_v)[e], x);
-    x *= Silu(StageAt<float>(l_.gate)[e]);
+    x *= Silu(gate_factor_ * StageAt<float>(l_.gate)[e]);
     const float squares = SquaresOf<4, 1>(x, t_ % 2 == 1);
     if (t_ >= 2 * kTiles || !Has(c)) return;
     const auto token = static_cast<uint32_t>(Base::Token());
@@ -354,7 +361,8 @@ class Consumer : public StreamWork<Form> {
   const uint32_t first_tile_, g_, t_, dv_;
   std::byte *stage_ = nullptr, *keys_ = nullptr;
   Ring key_;
-  float decay_ = 0.0f;  // cumulative, of row `lane`
+  float decay_ = 0.0f;        // cumulative, of row `lane`
+  float gate_factor_ = 1.0f;  // of the token
   uint32_t query_[Form::kKeyTiles][2];
   float score_[4] = {};            // of decays by unit: before their decays
   uint2 channel_scores_ = {0, 0};  // of decays by channel: as a right operand

@@ -16,6 +16,7 @@
 
 #include "kernels/device/arithmetic.cuh"
 #include "kernels/device/launch.cuh"
+#include "kernels/device/product_outputs.cuh"
 #include "kernels/device/product_rings.cuh"
 
 namespace rivulet::cuda {
@@ -37,9 +38,8 @@ struct TensShape {
 
 struct TensCall {
   CUtensorMap weights, tokens;
-  const float* bias;
-  FloatMatrix y;
-  uint32_t rows, outputs, stages;
+  ProductOutputs out;
+  uint32_t stages;
   uint32_t on_the_way;  // stages of weights that are asked for and have not come
   TensShape shape;
   WeightsAhead ahead;
@@ -86,10 +86,12 @@ class TensOfTokens {
   static constexpr uint32_t kOutputs = kOutputTiles * 8;  // of a group
   static constexpr uint32_t kTokens = kTokenTiles * 16;   // of a part
 
-  __device__ TensOfTokens(const TensCall& call, ProductBarriers& barriers, uint32_t memory)
+  __device__ TensOfTokens(const TensCall& call, ProductBarriers& barriers, float* factors,
+                          uint32_t memory)
       : c_(call),
         s_(call.shape),
         b_(barriers),
+        factors_(factors),
         warp_(threadIdx.x / 32),
         lane_(threadIdx.x % 32),
         token_box_(s_.parts * kTokens * kBoxRowBytes),
@@ -125,8 +127,10 @@ class TensOfTokens {
       if (lane_ == 0) BringWeights();
       __syncwarp();
       FetchByWarp(c_.ahead, b_);  // behind all of this product's weights
-    } else if (lane_ == 0) {
-      BringTokens();
+    } else if (warp_ == s_.multipliers() + 1) {
+      if (lane_ == 0) BringTokens();
+    } else {
+      BringFactors(c_.out, warp_ - s_.multipliers() - kProducers, s_.multipliers() * 32, factors_);
     }
     __syncwarp();
     MeetCluster();  // a block must not end while the other one copies into it
@@ -134,6 +138,11 @@ class TensOfTokens {
 
  private:
   using TensOperands = Operands<kTokenTiles, kOutputTiles>;
+  // Of the tokens' halves of eight.
+  using Residuals = float2[kTokenTiles][2][kOutputTiles];
+  using NormWeights = float2[kOutputTiles];
+  // Whether there are registers for the residual stream beside the chains.
+  static constexpr bool kReadsAhead = kTokenTiles * kOutputTiles <= 2;
   // Of a stage: each has the operands of two k16 steps.
   static constexpr uint32_t kStageLoads = kStageInputs / 32;
 
@@ -193,20 +202,38 @@ class TensOfTokens {
     WaitBarrier(token_ring_.barrier, token_ring_.parity);
   }
 
-  // Outputs that are not there have weights of zero, so that all warps do the same.
+  // Outputs that are not there have weights of zero, so that all warps do the same. What is done
+  // with outputs is rehearsed before the tokens are there (rehearsal.cuh).
   __device__ void MultiplyAll() {
     TensOperands operands[2];
-    AwaitStage();
-    Load(operands[0], token_ring_.stage, weight_ring_.stage, 0);
+    NormWeights weight = {};
+    Residuals before = {};
     uint32_t left = s_.rounds * c_.stages;
 #pragma unroll 1
-    for (uint32_t round = 0; round < s_.rounds; ++round) {
+    for (uint32_t pass = 0; pass <= s_.rounds; ++pass) {
+      uint32_t real = pass;
+      asm volatile("" : "+r"(real));
+      const uint32_t round = real == 0 ? 0 : pass - 1;
       float sum[kTokenTiles][kOutputTiles][4] = {};
-      const uint32_t last = left - c_.stages;
+      if constexpr (kReadsAhead) {
+        if (c_.out.adds()) ReadWeights(round, weight);
+      }
+      if (real != 0) {
+        if (c_.out.scales() || c_.out.adds()) AwaitLastKernel();
+        if constexpr (kReadsAhead) {
+          if (c_.out.adds()) ReadBefore(round, before);
+        }
+        if (pass == 1) {
+          AwaitStage();
+          Load(operands[0], token_ring_.stage, weight_ring_.stage, 0);
+        }
+        const uint32_t last = left - c_.stages;
 #pragma unroll 1
-      while (left > last) MultiplyStage(--left, operands, sum);
-      if (last == 0) AnnounceEnd(b_);
-      Write(FirstOutput(round) + group_ * kOutputs, part_ * kTokens, sum);
+        while (left > last) MultiplyStage(--left, operands, sum);
+        if (last == 0) AnnounceEnd(b_);
+        if (c_.out.scales() && pass == 1) AwaitFactors(s_.multipliers() * 32);
+      }
+      Write(round, sum, before, weight, real != 0);
     }
   }
 
@@ -233,27 +260,56 @@ class TensOfTokens {
     operands[1].Multiply(1, sum);
   }
 
-  __device__ void Write(uint32_t output, uint32_t first_token,
-                        const float (&sum)[kTokenTiles][kOutputTiles][4]) const {
+  __device__ uint32_t Column(uint32_t round, uint32_t tile) const {
+    return FirstOutput(round) + group_ * kOutputs + tile * 8 + lane_ % 4 * 2;
+  }
+  __device__ uint32_t Token(uint32_t tile, uint32_t half) const {
+    return part_ * kTokens + tile * 16 + half * 8 + lane_ / 4;
+  }
+
+  // visit(token tile, half of its tokens, output tile)
+  template <typename Visit>
+  static __device__ void ForEachPair(const Visit& visit) {
 #pragma unroll
     for (uint32_t n = 0; n < kOutputTiles; ++n) {
 #pragma unroll
-      for (uint32_t i = 0; i < 4; ++i) {
-        const uint32_t column = output + n * 8 + lane_ % 4 * 2 + i % 2;
-        if (column >= c_.outputs) continue;
-        const float bias = c_.bias == nullptr ? 0.0f : c_.bias[column];
-#pragma unroll
-        for (uint32_t m = 0; m < kTokenTiles; ++m) {
-          const uint32_t token = first_token + m * 16 + lane_ / 4 + i / 2 * 8;
-          if (token < c_.rows) c_.y.data[token * c_.y.stride + column] = sum[m][n][i] + bias;
-        }
-      }
+      for (uint32_t i = 0; i < 2 * kTokenTiles; ++i) visit(i / 2, i % 2, n);
     }
+  }
+  __device__ void ReadWeights(uint32_t round, NormWeights& weight) const {
+#pragma unroll
+    for (uint32_t n = 0; n < kOutputTiles; ++n) {
+      weight[n] = ReadNormWeights(c_.out, Column(round, n));
+    }
+  }
+  __device__ void ReadBefore(uint32_t round, Residuals& before) const {
+    ForEachPair([&](uint32_t m, uint32_t half, uint32_t n) {
+      before[m][half][n] = ReadResidual(c_.out, Token(m, half), Column(round, n));
+    });
+  }
+  __device__ void Write(uint32_t round, const float (&sum)[kTokenTiles][kOutputTiles][4],
+                        const Residuals& before, const NormWeights& weight, bool real) const {
+    ForEachPair([&](uint32_t m, uint32_t half, uint32_t n) {
+      const uint32_t token = Token(m, half), column = Column(round, n);
+      const float factor = FactorAt(c_.out, factors_, token);
+      const float2 two = {sum[m][n][half * 2], sum[m][n][half * 2 + 1]};
+      if (c_.out.adds()) {
+        if constexpr (kReadsAhead) {
+          AddOutputs(c_.out, token, column, factor, two, before[m][half][n], weight[n], real);
+        } else {
+          AddOutputs(c_.out, token, column, factor, two, ReadResidual(c_.out, token, column),
+                     ReadNormWeights(c_.out, column), real);
+        }
+      } else {
+        StoreOutputs(c_.out, token, column, factor, two, real);
+      }
+    });
   }
 
   const TensCall& c_;
   const TensShape& s_;
   ProductBarriers& b_;
+  float* const factors_;  // of the tokens, in shared memory
   const uint32_t warp_, lane_;
   uint32_t token_box_, weight_box_;  // bytes
   const uint32_t tokens_, weights_;  // in shared memory
@@ -265,12 +321,14 @@ class TensOfTokens {
 
 template <int kTokenTiles, int kOutputTiles, int kStageBoxes>
 __global__ void __cluster_dims__(kBlocksOfCluster)
-    __launch_bounds__((kMostMultipliers + kProducers) * 32)
+    __launch_bounds__((kMostMultipliers + kProducers + kFactorWarps) * 32)
         TensKernel(const __grid_constant__ TensCall call) {
   extern __shared__ __align__(128) std::byte memory[];
   __shared__ ProductBarriers barriers;
+  __shared__ float factors[kMostBroughtFactors];
   AllowNextKernel();
-  TensOfTokens<kTokenTiles, kOutputTiles, kStageBoxes> work(call, barriers, SharedAddress(memory));
+  TensOfTokens<kTokenTiles, kOutputTiles, kStageBoxes> work(call, barriers, factors,
+                                                            SharedAddress(memory));
   work.Start();
   work.Run();
 }
@@ -311,11 +369,11 @@ TensShape ShapeFor(const DeviceLinear& linear, uint32_t rows, const TensTiles& t
 }
 
 template <int kTokenTiles, int kOutputTiles, int kStageBoxes>
-bool Launch(const DeviceLinear& linear, const Operand& x, FloatMatrix y, const TensShape& shape,
-            const WeightsAhead& ahead, const LaunchContext& context) {
+bool Launch(const DeviceLinear& linear, const Operand& x, const ProductOutputs& out,
+            const TensShape& shape, const WeightsAhead& ahead, const LaunchContext& context) {
   using Work = TensOfTokens<kTokenTiles, kOutputTiles, kStageBoxes>;
   TensCall call;
-  call.bias = linear.bias, call.y = y, call.rows = x.rows, call.outputs = linear.outputs;
+  call.out = out;
   call.stages = Parts(linear.stride, Work::kStageInputs);
   call.shape = shape, call.ahead = ahead;
   const uint32_t outputs = shape.groups * Work::kOutputs, tokens = shape.parts * Work::kTokens;
@@ -332,7 +390,8 @@ bool Launch(const DeviceLinear& linear, const Operand& x, FloatMatrix y, const T
   context.Check(prepared);
   const size_t shared = kBoxAlignment + shape.slots.tokens * kStageBoxes * tokens * kBoxRowBytes +
                         size_t{shape.slots.weights} * stage_bytes;
-  context.Run(kernel, dim3(shape.blocks), (shape.multipliers() + kProducers) * 32, shared, call);
+  const uint32_t warps = shape.multipliers() + kProducers + (out.scales() ? kFactorWarps : 0);
+  context.Run(kernel, dim3(shape.blocks), warps * 32, shared, call);
   return true;
 }
 
@@ -353,7 +412,7 @@ WeightsAhead AheadOfTens(const DeviceLinear& linear, const DeviceLinear& next, u
                     slots.weights * there.stage_inputs() * 2);
 }
 
-bool LaunchTensOfTokens(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
+bool LaunchTensOfTokens(const DeviceLinear& linear, const Operand& x, const ProductOutputs& out,
                         const WeightsAhead& ahead, const LaunchContext& context) {
   if (x.rows == 0 || x.rows > kMostTokens || x.two_parts) return false;
   if (linear.high == nullptr || linear.low != nullptr) return false;
@@ -362,7 +421,9 @@ bool LaunchTensOfTokens(const DeviceLinear& linear, const Operand& x, FloatMatri
   // hundred_tokens.cu is faster there: here shared memory is read too often.
   if (tiles.outputs == 1 && x.rows > 32) return false;
   const TensShape shape = ShapeFor(linear, x.rows, tiles, processors);
-  const auto launch = [&](auto function) { return function(linear, x, y, shape, ahead, context); };
+  const auto launch = [&](auto function) {
+    return function(linear, x, out, shape, ahead, context);
+  };
   if (tiles.outputs == 1) return launch(tiles.tokens == 1 ? Launch<1, 1, 4> : Launch<2, 1, 4>);
   if (tiles.outputs == 4) return launch(Launch<2, 4, 2>);
   return launch(tiles.tokens == 1 ? Launch<1, 2, 2> : Launch<2, 2, 2>);

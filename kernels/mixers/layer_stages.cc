@@ -94,6 +94,14 @@ Projected Projection::Enqueue(const DeviceStep& step, const Operand& x) const {
   return Parts(y);
 }
 
+Projection::Scaled Projection::EnqueueScaled(const DeviceStep& step, const Operand& x) const {
+  const FloatMatrix y = step.workspace->Take(x.rows, linear_.outputs());
+  const RowFactor& factor = step.input_factor;
+  const bool scaled =
+      step.device->ScaledProduct(linear_.on_device(), x, factor, /*may_leave=*/true, y);
+  return {Parts(y), scaled ? nullptr : factor.values};
+}
+
 Projected Projection::Parts(FloatMatrix y) const {
   Projected result;
   size_t first = 0;
@@ -267,10 +275,13 @@ Operand EnqueueNormAndGate(const DeviceStep& step, ConstFloatMatrix o, ConstFloa
 }
 
 bool LeavesFactor(const DeviceStep& step, const SumRecurrence& recurrence, const GatedNorm& how) {
+  return step.output_factor != nullptr && CanLeaveFactor(recurrence, how);
+}
+bool CanLeaveFactor(const SumRecurrence& recurrence, const GatedNorm& how) {
   const size_t columns = how.heads * how.width;
-  return step.output_factor != nullptr && recurrence.GatesOnDevice() &&
-         how.order == FinishOrder::kGateThenNorm && how.gate_f == Activation::kSilu &&
-         how.norm_width == columns && how.weight.size() == columns;
+  return recurrence.GatesOnDevice() && how.order == FinishOrder::kGateThenNorm &&
+         how.gate_f == Activation::kSilu && how.norm_width == columns &&
+         how.weight.size() == columns;
 }
 
 Operand EnqueueGatedRecurrence(const DeviceStep& step, const SumRecurrence& recurrence,
@@ -285,7 +296,8 @@ Operand EnqueueGatedRecurrence(const DeviceStep& step, const SumRecurrence& recu
                            .weight = step.device->Constant(how.weight),
                            .y = step.workspace->TakeOperand(gate.rows, columns),
                            .squares = squares.data,
-                           .squares_stride = stride};
+                           .squares_stride = stride,
+                           .gate_factors = how.gate_factors};
   recurrence.Enqueue(step, inputs, o, &gated, &rows.call());
   *step.output_factor = {.squares = squares.data,
                          .stride = stride,

@@ -68,6 +68,13 @@ class Projection {
   // Of x [T, inputs].
   Projected Apply(const LayerStep& step, ConstFloatMatrix x) const;
   Projected Enqueue(const DeviceStep& step, const Operand& x) const;
+  // The same of an input without the factor of its norm (step.input_factor). REQUIRES: no bias.
+  // factors: what reads the parts is to multiply them by [T]; null: nothing.
+  struct Scaled {
+    Projected parts;
+    const float* factors;
+  };
+  Scaled EnqueueScaled(const DeviceStep& step, const Operand& x) const;
 
   size_t columns(size_t part) const { return columns_[part]; }
 
@@ -164,6 +171,8 @@ struct GatedNorm {
   float eps = 0;
   FinishOrder order = FinishOrder::kNormThenGate;
   Activation gate_f = Activation::kSilu;  // of the gate
+  // [T]: of the gate before its function, where a recurrence gates; null: ones.
+  const float* gate_factors = nullptr;
 };
 
 // [T, H*E] of o [T, H * padded E] and gate [T, H*E] or null data without a gate.
@@ -179,6 +188,8 @@ Operand EnqueueGatedRecurrence(const DeviceStep& step, const SumRecurrence& recu
 // Whether the norm is such a factor, and the device and the caller can do it that way. The map that
 // comes next must not have a bias.
 bool LeavesFactor(const DeviceStep& step, const SumRecurrence& recurrence, const GatedNorm& how);
+// The same for any caller.
+bool CanLeaveFactor(const SumRecurrence& recurrence, const GatedNorm& how);
 
 struct HeadOutputConfig {
   size_t heads = 0;

@@ -59,6 +59,9 @@ class Mixer {
   // REQUIRES: runs_on_device().
   virtual void Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const;
   virtual bool runs_on_device() const { return false; }
+  // Whether Enqueue can take an input without the factor of its norm (DeviceStep::input_factor) and
+  // add its output to the residual stream (DeviceStep::sum).
+  virtual bool takes_factor() const { return false; }
 };
 
 // What a log-linear mixer does with more tokens than its levels reach (docs/architecture.md#state).

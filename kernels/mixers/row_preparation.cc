@@ -5,8 +5,10 @@
 #include "kernels/base/check.h"
 
 namespace rivulet {
-RowPreparation::RowPreparation(const DeviceStep& step, const DeviceConvolution& convolution)
+RowPreparation::RowPreparation(const DeviceStep& step, const DeviceConvolution& convolution,
+                               const float* factors)
     : step_(step) {
+  call_.factors = factors;
   call_.rows = step.rows;
   call_.slots = step.slots;
   call_.convolution = convolution;

@@ -1,8 +1,9 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Models in which a norm's factor comes after a map (RowFactor), and models beside them in which it
-// must not: a feed-forward behind it, factors of the residual stream, a bias of the map, a sum of
-// mixers. Random weights, on the fake device and on a GPU, beside the CPU.
+// Models in which a norm's factor comes after a map (RowFactor, LateNorm), and models beside them
+// in which it must not: a feed-forward behind it, factors of the residual stream, a bias of the
+// map, a sum of mixers, rows of a length that late norms do not serve. Random weights, on the fake
+// device and on a GPU, beside the CPU.
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -52,6 +53,7 @@ const std::vector<Model>& Models() {
        "upstream_hf_falcon_h1_norm",
        {{"mamba_n_groups", 1}, {"mamba_proj_bias", false}, {"projectors_bias", false}}},
       {"mamba2", "upstream_hf_mamba2", {{"hidden_size", 32}, {"num_heads", 4}}},
+      {"mamba2_of_odd_width", "upstream_hf_mamba2", {{"hidden_size", 48}, {"num_heads", 6}}},
       // States enough for sums_stream.cu, which brings weights of the next product to L2.
       {"mamba2_of_many_heads",
        "upstream_hf_mamba2",
@@ -59,7 +61,7 @@ const std::vector<Model>& Models() {
         {"expand", 8},
         {"num_heads", 32},
         {"state_size", 64},
-        {"num_hidden_layers", 1}}}};
+        {"num_hidden_layers", 2}}}};
   return models;
 }
 

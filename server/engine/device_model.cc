@@ -5,6 +5,15 @@
 #include "kernels/base/status.h"
 
 namespace rivulet {
+namespace {
+
+// Whether a block's update is added as it is, to one stream.
+bool AddsPlainly(const LoadedResidual& residual) {
+  return residual.connection == nullptr && residual.keep == 1 && residual.add == 1 &&
+         residual.output_norm.empty() && !residual.keeps_normed;
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<DeviceModel>> DeviceModel::Make(
     std::shared_ptr<const LoadedModel> model, Device* device) {
@@ -86,9 +95,59 @@ FloatMatrix DeviceModel::WithEmbeddings(const Stream& stream, const Tokens& toke
   return both;
 }
 
-void DeviceModel::Mix(const LoadedLayer& layer, const Tokens& tokens, DeviceStep step,
-                      const Operand& normed, Stream& stream) {
+bool DeviceModel::EntersLate(const LoadedLayer& layer) const {
+  const TrainedNorm& norm = layer.mixer_norm;
+  return layer.mixer != nullptr && layer.mixer->takes_factor() && layer.ngrams == nullptr &&
+         !layer.reads_embeddings && AddsPlainly(layer.mixer_residual) && !norm.empty() &&
+         !norm.centred() && LateNorm::Serves(hidden());
+}
+
+LateNorm DeviceModel::NormOf(const LoadedLayer& layer, const Temporaries& temporaries) const {
+  return {.weight = device_->Constant({layer.mixer_norm.weight(), hidden()}),
+          .eps = layer.mixer_norm.eps(),
+          .y = temporaries.normed,
+          .squares = temporaries.squares.data,
+          .stride = static_cast<uint32_t>(temporaries.squares.stride),
+          .factors = temporaries.factors.data};
+}
+
+RowFactor DeviceModel::EnterLate(const LoadedLayer& layer, const Temporaries& temporaries,
+                                 const Stream& stream) {
+  if (stream.entered.given()) return stream.entered;
+  AddLateCall call{.x = stream.x, .norm = NormOf(layer, temporaries)};
+  if (stream.residual != nullptr && AddsPlainly(*stream.residual)) {
+    call.update = stream.update;
+    call.factor = stream.factor;
+  } else {
+    AddUp(stream);
+  }
+  device_->AddLate(call);
+  return call.norm.Factor(hidden(), /*of_squares=*/false);
+}
+
+void DeviceModel::MixLate(const LoadedLayer& layer, const LoadedLayer* next, DeviceStep step,
+                          const Temporaries& temporaries, Stream& stream) {
+  step.input_factor = EnterLate(layer, temporaries, stream);
+  stream.factor = stream.entered = {};
+  step.output_factor = &stream.factor;
+  if (next == nullptr || !EntersLate(*next) || step.state_only) {
+    layer.mixer->Enqueue(step, temporaries.normed, stream.update);
+    stream.residual = &layer.mixer_residual;
+    return;
+  }
+  ResidualSum sum{.x = stream.x, .norm = NormOf(*next, temporaries)};
+  step.sum = &sum;
+  layer.mixer->Enqueue(step, temporaries.normed, stream.update);
+  stream.residual = nullptr;
+  stream.factor = {};
+  stream.entered = sum.left;
+}
+
+void DeviceModel::Mix(const LoadedLayer& layer, const LoadedLayer* next, const Tokens& tokens,
+                      DeviceStep step, const Temporaries& temporaries, Stream& stream) {
   layer_workspace_.Reset();  // stream.factor is in it: it is read before anything is taken
+  if (EntersLate(layer)) return MixLate(layer, next, step, temporaries, stream);
+  const Operand& normed = temporaries.normed;
   FloatMatrix weights = {};
   if (layer.reads_embeddings) {
     step.stream = WithEmbeddings(stream, tokens);
@@ -129,7 +188,8 @@ void DeviceModel::Embed(const Tokens& tokens, FloatMatrix x) {
 
 DeviceModel::Temporaries DeviceModel::TakeTemporaries(size_t rows) {
   return {step_workspace_.TakeOperand(rows, hidden()),
-          step_workspace_.Take(rows, handed_on_columns_)};
+          step_workspace_.Take(rows, handed_on_columns_),
+          step_workspace_.Take(rows, hidden() / LateNorm::kSquares), step_workspace_.Take(rows, 1)};
 }
 
 void DeviceModel::RunLayers(std::span<const LoadedLayer> layers, size_t first, const Tokens& tokens,
@@ -148,7 +208,9 @@ void DeviceModel::RunLayers(std::span<const LoadedLayer> layers, size_t first, c
     step.handed_on = temporaries.handed_on;
     step.state_only = purpose == Purpose::kState && i + 1 == layers.size();
     if (layer.ngrams != nullptr) AddNgrams(layer, tokens, step, stream);
-    if (layer.mixer != nullptr) Mix(layer, tokens, step, temporaries.normed, stream);
+    const bool last_block = layer.feed_forward == nullptr && i + 1 < layers.size();
+    const LoadedLayer* const next = last_block ? &layers[i + 1] : nullptr;
+    if (layer.mixer != nullptr) Mix(layer, next, tokens, step, temporaries, stream);
     if (step.state_only || layer.feed_forward == nullptr) continue;
     FeedForward(layer, step, temporaries.normed, stream);
   }

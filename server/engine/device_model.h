@@ -47,6 +47,8 @@ class DeviceModel {
     RowFactor factor = {};                     // of the update
     const LoadedResidual* residual = nullptr;  // null: there is no update
     FloatMatrix all = {};
+    // The next mixer's input is there, and this is the factor of its norm; not given: it is not.
+    RowFactor entered = {};
   };
   Stream Forward(const Tokens& tokens, const StatePool& states);
 
@@ -61,6 +63,8 @@ class DeviceModel {
   struct Temporaries {
     Operand normed;         // [T, hidden]
     FloatMatrix handed_on;  // as DeviceStep
+    // Of a late norm: [T, hidden / LateNorm::kSquares] and [T, 1].
+    FloatMatrix squares, factors;
   };
   Temporaries TakeTemporaries(size_t rows);
   // What is wanted of layers: the stream after them and their state, or the state alone, which
@@ -100,6 +104,16 @@ class DeviceModel {
 
   // What is to be done to the stream next: its update.
   AddNormCall AddUpdate(const Stream& stream) const;
+  // Whether a layer's mixer reads its input without the factor of the norm. It does not depend on
+  // the step.
+  bool EntersLate(const LoadedLayer& layer) const;
+  LateNorm NormOf(const LoadedLayer& layer, const Temporaries& temporaries) const;
+  // Enter of such a layer, unless the mixer before it has done it. Returns the factor.
+  RowFactor EnterLate(const LoadedLayer& layer, const Temporaries& temporaries,
+                      const Stream& stream);
+  // A mixer that reads its input so. `next`: the layer behind it, if nothing else comes between.
+  void MixLate(const LoadedLayer& layer, const LoadedLayer* next, DeviceStep step,
+               const Temporaries& temporaries, Stream& stream);
   // Enter of any block. Returns what Leave needs to make the next streams.
   FloatMatrix EnterBlock(const TrainedNorm& norm, const LoadedResidual& residual,
                          const DeviceStep& step, const Stream& stream, const Operand& y);
@@ -108,8 +122,8 @@ class DeviceModel {
   void CollapseAll(const Stream& stream, const DeviceRows& rows);
   // The input of a mixer that reads embeddings.
   FloatMatrix WithEmbeddings(const Stream& stream, const Tokens& tokens);
-  void Mix(const LoadedLayer& layer, const Tokens& tokens, DeviceStep step, const Operand& normed,
-           Stream& stream);
+  void Mix(const LoadedLayer& layer, const LoadedLayer* next, const Tokens& tokens, DeviceStep step,
+           const Temporaries& temporaries, Stream& stream);
   void AddNgrams(const LoadedLayer& layer, const Tokens& tokens, DeviceStep step, Stream& stream);
   void FeedForward(const LoadedLayer& layer, DeviceStep step, const Operand& normed,
                    Stream& stream);

@@ -93,8 +93,9 @@ class Mamba2Layer : public Mixer {
   }
 
   void Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const override {
-    const Projected projected = MultipliedOnDevice(step, projection_.Enqueue(step, x));
-    RowPreparation rows(step, convolution_.OnDevice(step, projected));
+    const Projection::Scaled scaled = ProjectOnDevice(step, x);
+    const Projected& projected = scaled.parts;
+    RowPreparation rows(step, convolution_.OnDevice(step, projected), scaled.factors);
     const TokenInputs inputs{
         .q = rows.Heads(projected[kRead], config_.groups),
         .k = rows.Heads(projected[kWrite], config_.groups),
@@ -106,10 +107,19 @@ class Mamba2Layer : public Mixer {
                           .low = config_.delta_low,
                           .high = config_.delta_high}),
         .levels = level_weights_.OnDevice(step, rows, projected[kLevels])};
-    output_.Enqueue(*step.device, EnqueueNormedHeads(step, rows, inputs, projected[kGate]), y);
+    const Operand normed = EnqueueNormedHeads(step, rows, inputs, projected[kGate], scaled.factors);
+    if (step.sum == nullptr) return output_.Enqueue(*step.device, normed, y);
+    EnqueueSum(step, normed, y);
   }
   bool runs_on_device() const override {
     return SumRecurrence::RunsOnDevice(recurrence_.declaration());
+  }
+  // Factors pass through maps without biases only, and what reads the columns of the first one has
+  // to know of them.
+  bool takes_factor() const override {
+    const bool plain = !config_.use_bias && !config_.output_bias && !multiplies();
+    return plain && !config_.log_linear && CanLeaveFactor(recurrence_, NormOnDevice()) &&
+           config_.inner() % (4 * GatedOutputs::kSquares) == 0;
   }
 
  private:
@@ -124,6 +134,22 @@ class Mamba2Layer : public Mixer {
       ScaleRows(config_.multipliers[part], projected[part], *step.pool);
     }
     return projected;
+  }
+
+  Projection::Scaled ProjectOnDevice(const DeviceStep& step, const Operand& x) const {
+    if (step.input_factor.given()) return projection_.EnqueueScaled(step, x);
+    return {MultipliedOnDevice(step, projection_.Enqueue(step, x)), nullptr};
+  }
+  // The layer's last map, whose output is added to step.sum. `y`: memory for a temporary.
+  void EnqueueSum(const DeviceStep& step, const Operand& normed, FloatMatrix y) const {
+    ResidualSum& sum = *step.sum;
+    const bool of_squares = step.device->AddProduct({.linear = output_.on_device(),
+                                                     .input = normed,
+                                                     .factor = *step.output_factor,
+                                                     .update = y,
+                                                     .x = sum.x,
+                                                     .norm = sum.norm});
+    sum.left = sum.norm.Factor(sum.x.columns, of_squares);
   }
 
   Projected MultipliedOnDevice(const DeviceStep& step, const Projected& projected) const {
@@ -175,8 +201,10 @@ class Mamba2Layer : public Mixer {
 
   // The input of out_proj. `rows` make the recurrence's inputs.
   Operand EnqueueNormedHeads(const DeviceStep& step, RowPreparation& rows,
-                             const TokenInputs& inputs, ConstFloatMatrix z) const {
-    const GatedNorm norm = NormOnDevice();
+                             const TokenInputs& inputs, ConstFloatMatrix z,
+                             const float* gate_factors) const {
+    GatedNorm norm = NormOnDevice();
+    norm.gate_factors = gate_factors;
     if (!config_.output_bias && LeavesFactor(step, recurrence_, norm)) {
       return EnqueueGatedRecurrence(step, recurrence_, rows, inputs, z, norm);
     }

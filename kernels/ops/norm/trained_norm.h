@@ -39,6 +39,8 @@ class TrainedNorm {
   bool empty() const { return weight_.empty(); }
   size_t hidden() const { return weight_.size(); }
   const float* weight() const { return weight_.data(); }
+  float eps() const { return eps_; }
+  bool centred() const { return !bias_.empty(); }  // LayerNorm
 
   // Runs `call` with this norm for what it reads, on a device. No norm: y is x.
   void Enqueue(Device& device, AddNormCall call) const;
