@@ -496,20 +496,24 @@ void CudaDevice::PlainProduct(const DeviceLinear& linear, const Operand& x, Floa
   cuda::LaunchChain(linear, x, y, context_);
 }
 
+// With fewer rows, kernels that prepare and gate rows with factors are slower than another pass:
+// the recurrence then prepares and gates its rows itself (prepare_and_recur.cu).
+constexpr uint32_t kLeastLeftRows = 65;
+
 bool CudaDevice::ScaledProduct(const DeviceLinear& linear, const Operand& x,
                                const RowFactor& factor, bool may_leave, FloatMatrix y) {
   cuda::ProductOutputs out = OutputsOf(linear, x, y);
   out.factor = factor;
   if (FinishedProduct(linear, x, out)) return true;
   PlainProduct(linear, x, y);
-  if (may_leave && factor.values != nullptr) return false;
+  if (may_leave && factor.values != nullptr && x.rows >= kLeastLeftRows) return false;
   cuda::LaunchScaleRows(factor, y, context_);
   return true;
 }
 
 // With more rows, blocks take longer to add up the squares of all of them than another kernel
 // takes: 64 rows of Mamba-2 130M took 0.79 instead of 0.74 ms. Longer chains leave time for more:
-// 64 rows of 2.7B took 5.51 instead of 5.56 ms.
+// 64 rows of 2.7B took 5.52 instead of 5.56 ms.
 uint32_t MostAddedRows(const DeviceLinear& linear) {
   constexpr uint32_t kLongChain = 2048;
   return linear.stride < kLongChain ? 48 : 64;

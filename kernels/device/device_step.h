@@ -116,7 +116,7 @@ class DeviceWorkspace {
 struct ResidualSum {
   FloatMatrix x;
   LateNorm norm;
-  RowFactor left = {};  // comes after the next map
+  RowFactor left = {};  // of that norm, after Enqueue: it comes after the map that reads norm.y
 };
 
 struct DeviceStep {

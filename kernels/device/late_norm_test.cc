@@ -242,8 +242,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{1536, 768, 3352, On::kBFloat16, kAll},
                     // As few_tokens.cu cannot hold all weights; held_tokens.cu; many outputs.
                     Case{4096, 2560, 10576, On::kBFloat16, kAll},
-                    // More outputs in the residual sum than hundred_tokens.cu reads ahead for.
-                    Case{256, 8192, 96, On::kBFloat16, kAll}, Case{64, 32, 50, On::kBFloat16, kAll},
+                    // More outputs of a block in the residual sum than registers are kept for.
+                    Case{256, 8192, 96, On::kBFloat16,
+                         kAll},  // So many outputs that a block has several rounds.
+                    Case{64, 64, 18560, On::kBFloat16, kAll}, Case{64, 32, 50, On::kBFloat16, kAll},
                     Case{192, 224, 520, On::kBFloat16, kAll},
                     Case{512, 256, 1000, On::kFloat8, kAll},
                     Case{512, 256, 1000, On::kFloat32, kAll}),

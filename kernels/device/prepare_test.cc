@@ -29,6 +29,7 @@ struct Shape {
   uint32_t channels = 0;            // of the convolution
   bool has_bias = false, has_rate = false;
   bool gated = false;
+  bool scaled = false;  // PrepareCall::factors
 };
 
 PreparedPart Part(uint32_t heads, uint32_t width, uint32_t padded, int32_t channel,
@@ -65,6 +66,11 @@ std::vector<Shape> Shapes() {
        true,
        true});
   shapes.push_back({"gated", {Part(1, 128, 128, 0)}, 128, false, false, true});
+  for (const size_t i : {0, 1, 3, 4}) {
+    shapes.push_back(shapes[i]);
+    shapes.back().name += "_scaled";
+    shapes.back().scaled = true;
+  }
   return shapes;
 }
 
@@ -73,6 +79,7 @@ struct Inputs {
   std::vector<float> x, gate;       // [tokens, columns]
   std::vector<float> bases, tails;  // [segments, ...]: each has its own slots
   std::vector<float> weight, bias, numbers;
+  std::vector<float> factors;  // [tokens]
 };
 
 class PrepareTest : public testing::TestWithParam<Shape> {
@@ -113,6 +120,7 @@ class PrepareTest : public testing::TestWithParam<Shape> {
     inputs.weight = RandomFloats(kWindow * Channels(), random_);
     inputs.bias = RandomFloats(Channels(), random_);
     inputs.numbers = RandomFloats(Channels(), random_);
+    inputs.factors = RandomFloats(rows, random_);
     return inputs;
   }
   // `count` rows of these from `first` on, of inputs whose segments have one token or none.
@@ -124,6 +132,7 @@ class PrepareTest : public testing::TestWithParam<Shape> {
     };
     cut(some.x, Columns());
     cut(some.gate, Columns());
+    cut(some.factors, 1);
     cut(some.bases, BaseNumbers());
     cut(some.tails, TailNumbers());
     some.segments.resize(count);
@@ -189,11 +198,12 @@ class PrepareTest : public testing::TestWithParam<Shape> {
                         .channels = shape.channels,
                         .weight_stride = Channels(),
                         .window = kWindow,
-                        .silu = shape.name != "heads"};
+                        .silu = !shape.name.starts_with("heads")};
     if (shape.gated) {
       call.convolution.gate = gate.data;
       call.convolution.gate_stride = static_cast<uint32_t>(gate.stride);
     }
+    if (shape.scaled) call.factors = ToDevice(device, inputs.factors);
     const float* const numbers = ToDevice(device, inputs.numbers);
     uint32_t from = Channels(), to = 0;
     for (PreparedPart part : shape.parts) {
@@ -280,6 +290,7 @@ TEST_P(PrepareTest, APromptHasTheBitsOfItsTokens) {
         };
         token.x.assign(row(prompt.x).begin(), row(prompt.x).end());
         token.gate.assign(row(prompt.gate).begin(), row(prompt.gate).end());
+        token.factors = {prompt.factors[t]};
         const Result step = Run(**gpu, token);
         const auto y = std::span(whole.y).subspan(t * OutputColumns(), OutputColumns());
         ASSERT_TRUE(SameBits(step.y, y)) << position << " " << t;

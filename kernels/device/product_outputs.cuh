@@ -8,10 +8,11 @@
 // A warp has its outputs as the matrix instruction leaves them: lane 4g + t has columns 2t and
 // 2t + 1 of eight neighbours, of row g.
 //
-// With few rows neither instructions nor numbers are in a cache when a product ends. So kernels
-// rehearse what they do with outputs before their tokens are there (rehearsal.cuh), read weights of
-// the norm and the residual stream before they multiply, and compute factors in warps that do
-// nothing else.
+// With few rows neither instructions nor numbers are in a cache when a product ends. So weights of
+// the norm and the residual stream are read before the chains, and tens_of_tokens.cu and
+// hundred_tokens.cu rehearse what they do with outputs before their tokens are there
+// (rehearsal.cuh) and have warps that do nothing but compute factors. With up to four tokens the
+// warps that multiply compute them while the tokens come.
 #ifndef RIVULET_KERNELS_DEVICE_PRODUCT_OUTPUTS_CUH_
 #define RIVULET_KERNELS_DEVICE_PRODUCT_OUTPUTS_CUH_
 

@@ -97,9 +97,9 @@ FloatMatrix DeviceModel::WithEmbeddings(const Stream& stream, const Tokens& toke
 
 bool DeviceModel::EntersLate(const LoadedLayer& layer) const {
   const TrainedNorm& norm = layer.mixer_norm;
-  return layer.mixer != nullptr && layer.mixer->takes_factor() && layer.ngrams == nullptr &&
-         !layer.reads_embeddings && AddsPlainly(layer.mixer_residual) && !norm.empty() &&
-         !norm.centred() && LateNorm::Serves(hidden());
+  return layer.mixer != nullptr && layer.mixer->takes_factor() && layer.feed_forward == nullptr &&
+         layer.ngrams == nullptr && !layer.reads_embeddings && AddsPlainly(layer.mixer_residual) &&
+         !norm.empty() && !norm.centred() && LateNorm::Serves(hidden());
 }
 
 LateNorm DeviceModel::NormOf(const LoadedLayer& layer, const Temporaries& temporaries) const {
@@ -130,7 +130,7 @@ void DeviceModel::MixLate(const LoadedLayer& layer, const LoadedLayer* next, Dev
   step.input_factor = EnterLate(layer, temporaries, stream);
   stream.factor = stream.entered = {};
   step.output_factor = &stream.factor;
-  if (next == nullptr || !EntersLate(*next) || step.state_only) {
+  if (next == nullptr || !EntersLate(*next)) {
     layer.mixer->Enqueue(step, temporaries.normed, stream.update);
     stream.residual = &layer.mixer_residual;
     return;
@@ -208,8 +208,7 @@ void DeviceModel::RunLayers(std::span<const LoadedLayer> layers, size_t first, c
     step.handed_on = temporaries.handed_on;
     step.state_only = purpose == Purpose::kState && i + 1 == layers.size();
     if (layer.ngrams != nullptr) AddNgrams(layer, tokens, step, stream);
-    const bool last_block = layer.feed_forward == nullptr && i + 1 < layers.size();
-    const LoadedLayer* const next = last_block ? &layers[i + 1] : nullptr;
+    const LoadedLayer* const next = i + 1 < layers.size() ? &layers[i + 1] : nullptr;
     if (layer.mixer != nullptr) Mix(layer, next, tokens, step, temporaries, stream);
     if (step.state_only || layer.feed_forward == nullptr) continue;
     FeedForward(layer, step, temporaries.normed, stream);

@@ -105,13 +105,14 @@ class DeviceModel {
   // What is to be done to the stream next: its update.
   AddNormCall AddUpdate(const Stream& stream) const;
   // Whether a layer's mixer reads its input without the factor of the norm. It does not depend on
-  // the step.
+  // the step. Only where no feed-forward follows the mixer: then a mixer's update can be added and
+  // normed for the next mixer at once.
   bool EntersLate(const LoadedLayer& layer) const;
   LateNorm NormOf(const LoadedLayer& layer, const Temporaries& temporaries) const;
   // Enter of such a layer, unless the mixer before it has done it. Returns the factor.
   RowFactor EnterLate(const LoadedLayer& layer, const Temporaries& temporaries,
                       const Stream& stream);
-  // A mixer that reads its input so. `next`: the layer behind it, if nothing else comes between.
+  // A mixer that reads its input so. `next`: the layer behind it; null: there is none.
   void MixLate(const LoadedLayer& layer, const LoadedLayer* next, DeviceStep step,
                const Temporaries& temporaries, Stream& stream);
   // Enter of any block. Returns what Leave needs to make the next streams.
