@@ -41,8 +41,9 @@ void Convolve(const PrepareCall& call, const DeviceSegment& segment, uint32_t to
   const float* before = ConvolutionBefore(call, BaseOf(call.rows, segment, position));
   float* row = ConvolutionTail(call, segment, place);
   std::copy_n(c.x + size_t{token} * c.x_stride, c.channels, row);
-  for (uint32_t i = 0; call.factors != nullptr && i < c.channels; ++i)
+  for (uint32_t i = 0; call.factors != nullptr && i < c.channels; ++i) {
     row[i] *= call.factors[token];
+  }
   for (uint32_t i = 0; c.gate != nullptr && i < c.channels; ++i) {
     row[i] *= c.gate[size_t{token} * c.gate_stride + i];
   }
@@ -234,8 +235,8 @@ class UnitToken {
     const float* out = c_.out.data + token_ * c_.out.stride + first;
     const float* gate = to.gate + size_t{token_} * to.gate_stride + first;
     float* squares = to.squares + size_t{token_} * to.squares_stride + first / to.kSquares;
+    const float factor = to.gate_factors == nullptr ? 1.0f : to.gate_factors[token_];
     for (uint32_t e = 0; e < c_.value_dim; ++e) {
-      const float factor = to.gate_factors == nullptr ? 1.0f : to.gate_factors[token_];
       const float x = out[e] * Function(Activation::kSilu, factor * gate[e]);
       StoreOperand(to.y, token_, first + e, to.weight[first + e] * x);
       float& sum = squares[e / to.kSquares];
@@ -481,8 +482,9 @@ void FakeDevice::Prepare(const PrepareCall& whole) {
       std::vector<float> convolved(call.convolution.channels);
       ForEachToken(call.rows, [&](const DeviceSegment& segment, uint32_t token, uint64_t position) {
         if (call.convolution.window != 0) Convolve(call, segment, token, position, convolved);
-        for (uint32_t p = 0; p < call.part_count; ++p)
+        for (uint32_t p = 0; p < call.part_count; ++p) {
           PreparePart(call, call.parts[p], token, convolved);
+        }
       });
     });
   });

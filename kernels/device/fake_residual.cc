@@ -60,7 +60,8 @@ void AddNormRow(const AddNormCall& call, size_t token) {
 
 void ScaleRows(const RowFactor& factor, FloatMatrix y) {
   for (size_t t = 0; t < y.rows; ++t) {
-    for (size_t i = 0; i < y.columns; ++i) y.row(t)[i] *= FactorOf(factor, t);
+    const float scale = FactorOf(factor, t);
+    for (size_t i = 0; i < y.columns; ++i) y.row(t)[i] *= scale;
   }
 }
 

@@ -302,8 +302,7 @@ class FewTokens {
     sum.x = Weights::Finished(c_.linear, min(column, last), sum.x);
     sum.y = Weights::Finished(c_.linear, min(column + 1, last), sum.y);
     const float factor = FactorAt(c_.out, factors_, token);
-    if (c_.out.adds()) return AddOutputs(c_.out, token, column, factor, sum, before, weight_, real);
-    StoreOutputs(c_.out, token, column, factor, sum, real);
+    WriteOutputs(c_.out, token, column, factor, sum, before, weight_, real);
   }
 
   const FewTokensCall& c_;

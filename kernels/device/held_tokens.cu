@@ -221,11 +221,7 @@ class HeldTokens {
 #pragma unroll
     for (uint32_t n = 0; n < kTiles; ++n) {
       const float2 two = {sum[n * 4], sum[n * 4 + 1]};
-      if (c_.out.adds()) {
-        AddOutputs(c_.out, token, Column(n), factor, two, before[n], weight[n], true);
-      } else {
-        StoreOutputs(c_.out, token, Column(n), factor, two, true);
-      }
+      WriteOutputs(c_.out, token, Column(n), factor, two, before[n], weight[n], true);
     }
   }
 

@@ -172,6 +172,13 @@ __device__ inline void StoreOutputs(const ProductOutputs& out, uint32_t token, u
   if (both) y[1] = sum.y;
 }
 
+// AddOutputs or StoreOutputs; `x` and `weight` are of the former.
+__device__ inline void WriteOutputs(const ProductOutputs& out, uint32_t token, uint32_t column,
+                                    float factor, float2 sum, float2 x, float2 weight, bool real) {
+  if (out.adds()) return AddOutputs(out, token, column, factor, sum, x, weight, real);
+  StoreOutputs(out, token, column, factor, sum, real);
+}
+
 // --- launches ------------------------------------------------------------------------------------
 
 // Products with weights in bf16, and the first also in fp8. False: not of a shape for which the

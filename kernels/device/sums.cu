@@ -663,19 +663,15 @@ void LaunchForColumns(const RecurCall& call, const LaunchContext& context) {
 
 void LaunchPart(const RecurCall& call, const NextWeights& next, bool fp32_rows,
                 const LaunchContext& context) {
-  if (call.gated.gate != nullptr && !CanGate(call)) {
+  const auto gate_behind = [&] {
     RecurCall stored = call;
     stored.gated = {};
     LaunchPart(stored, next, fp32_rows, context);
-    return LaunchGateOutputs(call, context);
-  }
+    LaunchGateOutputs(call, context);
+  };
+  if (call.gated.gate != nullptr && !CanGate(call)) return gate_behind();
   if (!fp32_rows && LaunchStream(call, next, context)) return;
-  if (call.gated.gate_factors != nullptr) {  // which only LaunchStream's gates apply
-    RecurCall stored = call;
-    stored.gated = {};
-    LaunchPart(stored, next, fp32_rows, context);
-    return LaunchGateOutputs(call, context);
-  }
+  if (call.gated.gate_factors != nullptr) return gate_behind();  // only LaunchStream applies them
   if (!fp32_rows && LaunchDecode(call, context)) return;
   if (fp32_rows) {
     LaunchForColumns<2>(call, context);
