@@ -76,6 +76,24 @@ class RunTest(unittest.TestCase):
         self.assertEqual(result.returncode, 1)
         self.assertIn("exit code -6", result.stdout)
 
+    def test_runs_under_another_program_on_several_gpus(self):
+        tool = self.packed / "tool"
+        tool.write_text('#!/bin/bash\necho "GPU $CUDA_VISIBLE_DEVICES"; shift; "$@" && echo "========= ERROR SUMMARY: 0 errors"\n')
+        tool.chmod(0o755)
+        self.add("good_test", "pass")
+        result = self.run_tests("--at-once", "2", "--gpus", "2", "--under", f"{tool} --flag")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        logs = "".join(log.read_text() for log in (self.packed / "logs").glob("*.log"))
+        self.assertIn("GPU 0", logs)
+        self.assertIn("GPU 1", logs)
+
+    def test_what_a_sanitizer_finds_is_a_failure(self):
+        self.add("found_test", 'print("========= Invalid __global__ read of size 4\\n=========     at kernel+0x10", flush=True)')
+        result = self.run_tests("--at-once", "1")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("found_test, shard 0: a sanitizer found something", result.stdout)
+        self.assertIn("at kernel+0x10", result.stdout)
+
     def test_a_crash_after_a_failed_case_is_shown_too(self):
         self.add("bad_test", FAILS.replace("sys.exit(1)", "sys.stdout.flush(); os.abort()"))
         result = self.run_tests("--at-once", "1")
