@@ -8,7 +8,8 @@
 // move (weights once; each row's base once, its tail, a C-th of two bases), and the share of the
 // measured read rate that this makes. Prints a table; --out writes JSON as well. With --json_schema
 // each row is measured a second time, writing JSON that a schema accepts. With --beside N each
-// number of rows is measured again in steps that also have N tokens of a prompt.
+// number of rows is measured again in steps that also have N tokens of a prompt. With --depth 2 a
+// step is launched before the one before it has ended, as the server does it.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -42,6 +43,7 @@ ABSL_FLAG(std::string, rows, "1,8,32,128,256", "streams that decode together");
 ABSL_FLAG(std::string, state_dtype, "fp32", "fp32 or bf16 bases");
 ABSL_FLAG(std::string, dtype, "bf16", "bf16 or fp8 weights of the layers");
 ABSL_FLAG(int, steps, 48, "steps that are timed; every 16 each row folds once");
+ABSL_FLAG(int, depth, 1, "steps in flight: 1 or 2");
 ABSL_FLAG(uint64_t, context, 64, "tokens that a stream has before the first step");
 ABSL_FLAG(bool, same_place, false, "all rows fold in the same step, the worst case");
 ABSL_FLAG(size_t, beside, 0,
@@ -112,11 +114,18 @@ struct Times {
   double median, p99, wall;
 };
 
-Times Summarise(std::vector<double> seconds, double wall) {
-  std::sort(seconds.begin(), seconds.end());
-  return {seconds[seconds.size() / 2], seconds[seconds.size() * 99 / 100],
-          wall / static_cast<double>(seconds.size())};
-}
+// Of the steps that count: those on the device, and all of them by the host's clock.
+struct Seconds {
+  std::vector<double> steps;
+  double wall = 0;
+
+  Times Summarise() {
+    std::sort(steps.begin(), steps.end());
+    return {steps[steps.size() / 2], steps[steps.size() * 99 / 100],
+            wall / static_cast<double>(steps.size())};
+  }
+};
+constexpr size_t kWarmUpSteps = 16;  // do not count
 
 class Bench {
  public:
@@ -125,6 +134,9 @@ class Bench {
  private:
   // A table's line. `beside`: tokens of a prompt in each step, 0: none.
   absl::Status Decode(size_t rows, bool confined, size_t beside);
+  absl::Status RunSteps(std::vector<Stream>& streams, Stream& prompt, size_t beside,
+                        Seconds& seconds);
+  absl::Status RunAhead(std::vector<Stream>& streams, Seconds& seconds);
   absl::Status AddPiece(Stream& stream, size_t tokens, StepPlan& plan) const;
   absl::StatusOr<std::vector<Stream>> NewStreams(size_t rows) const;
   absl::Status Follow(Stream& stream, uint32_t token) const;
@@ -161,6 +173,11 @@ absl::Status SetDTypes(LoadOptions& options) {
 
 absl::Status Bench::Run() {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  const int depth = absl::GetFlag(FLAGS_depth);
+  const bool plain = !absl::GetFlag(FLAGS_json_schema) && absl::GetFlag(FLAGS_beside) == 0;
+  if (depth != 1 && (depth != 2 || !plain)) {
+    return absl::InvalidArgumentError("--depth: 1; 2 without --json_schema and --beside");
+  }
   RIVULET_ASSIGN_OR_RETURN(device_, OpenCudaDevice(ProductPrecision::kBFloat16));
   limits_ = device_->MeasureLimits();
   std::printf("%s: read %.0f, in place %.0f, copy %.0f GB/s\n", device_->name().c_str(),
@@ -184,8 +201,9 @@ absl::Status Bench::Run() {
   }
   const uint64_t memory = device_->free_bytes() - kForTheRest;
   const auto threads = static_cast<size_t>(absl::GetFlag(FLAGS_threads));
-  RIVULET_ASSIGN_OR_RETURN(engine_, MakeDeviceEngine(model_, device_.get(),
-                                                     {.threads = threads, .state_memory = memory}));
+  RIVULET_ASSIGN_OR_RETURN(
+      engine_, MakeDeviceEngine(model_, device_.get(), {.threads = threads, .state_memory = memory},
+                                static_cast<size_t>(depth)));
   std::printf("engine ready after %.1f s\n\n", seconds());
   params_.temperature = static_cast<float>(absl::GetFlag(FLAGS_temperature));
   if (absl::GetFlag(FLAGS_json_schema)) RIVULET_RETURN_IF_ERROR(MakeGrammar());
@@ -302,6 +320,53 @@ absl::StatusOr<std::vector<Stream>> Bench::NewStreams(size_t rows) const {
   return streams;
 }
 
+absl::Status Bench::RunSteps(std::vector<Stream>& streams, Stream& prompt, size_t beside,
+                             Seconds& seconds) {
+  const auto steps = static_cast<size_t>(absl::GetFlag(FLAGS_steps));
+  for (size_t step = 0; step < steps + kWarmUpSteps; ++step) {
+    RIVULET_ASSIGN_OR_RETURN(StepPlan plan, PlanFor(streams));
+    if (beside != 0) RIVULET_RETURN_IF_ERROR(AddPiece(prompt, beside, plan));
+    if (step == kWarmUpSteps && absl::GetFlag(FLAGS_profile)) BeginProfile();
+    if (step == kWarmUpSteps) CallSampler("StartSampling");
+    const auto start = std::chrono::steady_clock::now();
+    const StepResult result = engine_->Step(plan);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    for (const RowResult& row : result.rows) RIVULET_RETURN_IF_ERROR(row.status);
+    for (size_t i = 0; i < streams.size(); ++i) {
+      RIVULET_RETURN_IF_ERROR(Follow(streams[i], result.rows[i].samples[0].token));
+    }
+    if (step < kWarmUpSteps) continue;
+    seconds.steps.push_back(result.device_seconds);
+    seconds.wall += took.count();
+  }
+  CallSampler("StopSampling");
+  return absl::OkStatus();
+}
+
+// Rows feed what the step in flight samples. The host's clock runs from the end of the last step
+// that does not count, with all that the host does meanwhile.
+absl::Status Bench::RunAhead(std::vector<Stream>& streams, Seconds& seconds) {
+  const auto steps = static_cast<size_t>(absl::GetFlag(FLAGS_steps));
+  std::chrono::steady_clock::time_point start;
+  StepTicket awaited = 0;
+  for (size_t step = 0; step < steps + kWarmUpSteps + 1; ++step) {
+    RIVULET_ASSIGN_OR_RETURN(StepPlan plan, PlanFor(streams));
+    if (step != 0) std::fill(plan.tokens.begin(), plan.tokens.end(), kLastSampled);
+    for (Stream& stream : streams) ++stream.position;
+    const StepTicket launched = engine_->Launch(plan);
+    if (step != 0) {
+      const StepResult result = engine_->Await(awaited);
+      for (const RowResult& row : result.rows) RIVULET_RETURN_IF_ERROR(row.status);
+      if (step == kWarmUpSteps) start = std::chrono::steady_clock::now();
+      if (step > kWarmUpSteps) seconds.steps.push_back(result.device_seconds);
+    }
+    awaited = launched;
+  }
+  seconds.wall = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  engine_->Await(awaited);
+  return absl::OkStatus();
+}
+
 absl::Status Bench::Decode(size_t rows, bool confined, size_t beside) {
   const uint64_t context = absl::GetFlag(FLAGS_context);
   RIVULET_ASSIGN_OR_RETURN(std::vector<Stream> streams, NewStreams(rows));
@@ -309,26 +374,10 @@ absl::Status Bench::Decode(size_t rows, bool confined, size_t beside) {
     if (confined) stream.matcher.emplace(grammar_, false);
   }
   RIVULET_ASSIGN_OR_RETURN(Stream prompt, NewStream(0));
-  const auto steps = static_cast<size_t>(absl::GetFlag(FLAGS_steps));
-  std::vector<double> seconds;
-  double wall = 0;
-  for (size_t step = 0; step < steps + 16; ++step) {
-    RIVULET_ASSIGN_OR_RETURN(StepPlan plan, PlanFor(streams));
-    if (beside != 0) RIVULET_RETURN_IF_ERROR(AddPiece(prompt, beside, plan));
-    if (step == 16 && absl::GetFlag(FLAGS_profile)) BeginProfile();
-    if (step == 16) CallSampler("StartSampling");
-    const auto start = std::chrono::steady_clock::now();
-    const StepResult result = engine_->Step(plan);
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    for (const RowResult& row : result.rows) RIVULET_RETURN_IF_ERROR(row.status);
-    for (size_t i = 0; i < rows; ++i) {
-      RIVULET_RETURN_IF_ERROR(Follow(streams[i], result.rows[i].samples[0].token));
-    }
-    if (step < 16) continue;
-    seconds.push_back(result.device_seconds);
-    wall += took.count();
-  }
-  CallSampler("StopSampling");
+  Seconds seconds;
+  const bool ahead = absl::GetFlag(FLAGS_depth) > 1;
+  RIVULET_RETURN_IF_ERROR(ahead ? RunAhead(streams, seconds)
+                                : RunSteps(streams, prompt, beside, seconds));
   streams.push_back(std::move(prompt));
   for (const Stream& stream : streams) {
     engine_->states().bases().Release(stream.base);
@@ -340,7 +389,7 @@ absl::Status Bench::Decode(size_t rows, bool confined, size_t beside) {
       static_cast<double>(capacity.tail_bytes) * 0.5 + PageBytes(context);
   const double bytes = WeightBytes() + row_bytes * static_cast<double>(rows);
   const double floor = bytes / limits_.read;
-  const Times times = Summarise(seconds, wall);
+  const Times times = seconds.Summarise();
   const std::string more = beside == 0 ? "" : absl::StrCat(" and ", beside, " of a prompt");
   std::printf("| %zu%s%s | %.3f | %.3f | %.3f | %.0f | %.2f | %.3f | %.1f %% |\n", rows,
               confined ? " confined" : "", more.c_str(), times.median * 1e3, times.p99 * 1e3,

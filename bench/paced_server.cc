@@ -9,10 +9,12 @@
 // HOST:PORT" and serves until it is killed.
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <deque>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -27,41 +29,59 @@
 #include "server/service/service_context.h"
 
 ABSL_FLAG(double, step_ms, 10.7, "how long a step takes from its launch to its end");
+ABSL_FLAG(uint32_t, depth, 2, "steps in flight: 1 or 2");
 ABSL_FLAG(uint32_t, sessions, 1024, "for how many sessions there are slots");
 ABSL_FLAG(uint32_t, port, 0, "0: any");
 
 namespace rivulet {
 namespace {
 
-// As with a GPU, the engine's thread sleeps while a step runs.
+// As with a GPU, the engine's thread sleeps while a step runs, and a step begins when the one
+// before it has ended. What it samples depends on places alone, so it needs no tokens.
 class PacedEngine : public FakeEngine {
  public:
-  PacedEngine(uint32_t sessions, Clock::duration step) : FakeEngine(sessions), step_(step) {
+  PacedEngine(uint32_t sessions, size_t depth, Clock::duration step)
+      : FakeEngine(sessions), depth_(depth), step_(step) {
     next_token = [](const StepRow& row) {
       return static_cast<uint32_t>(row.spec.position * 7 % (kVocab - 10));
     };
   }
   StepTicket Launch(const StepPlan& plan) override {
-    const StepTicket ticket = FakeEngine::Launch(plan);
-    end_ = Clock::now() + step_;
-    return ticket;
-  }
-  StepResult Await(StepTicket ticket) override {
-    std::this_thread::sleep_until(end_);
-    StepResult result = FakeEngine::Await(ticket);
+    StepResult result = FakeEngine::Await(FakeEngine::Launch(plan));
     result.device_seconds = Seconds(step_);
+    last_end_ = std::max(last_end_, Clock::now()) + step_;
+    launched_.push_back({last_end_, std::move(result)});
+    return ++tickets_;
+  }
+  StepResult Await(StepTicket /*ticket*/) override {
+    std::this_thread::sleep_until(launched_.front().end);
+    StepResult result = std::move(launched_.front().result);
+    launched_.pop_front();
     return result;
   }
+  void SleepTowardsEnd(StepTicket /*ticket*/, std::chrono::nanoseconds before) override {
+    constexpr std::chrono::microseconds kMargin{40};  // sleeps end so much late
+    std::this_thread::sleep_until(launched_.front().end - before - kMargin);
+  }
+  size_t depth() const override { return depth_; }
 
  private:
+  struct Launched {
+    TimePoint end;
+    StepResult result;
+  };
+
+  const size_t depth_;
   const Clock::duration step_;
-  TimePoint end_;
+  std::deque<Launched> launched_;
+  StepTicket tickets_ = 0;
+  TimePoint last_end_{};
 };
 
 class PacedServer {
  public:
   explicit PacedServer(uint32_t sessions)
-      : engine_(sessions,
+      : engine_(sessions, absl::GetFlag(FLAGS_depth),
                 std::chrono::microseconds(std::llround(1000 * absl::GetFlag(FLAGS_step_ms)))) {
     model_.info.set_name("paced");
     model_.info.set_fold_interval(engine_.capacity().fold_interval);

@@ -244,7 +244,8 @@ class ServerProcess {
     EngineOptions engine = {.threads = options_.threads, .state_context = options_.state_context};
     if (options_.state_memory != 0 || options_.cuda) engine.state_memory = options_.state_memory;
     if (options_.cuda) {
-      RIVULET_ASSIGN_OR_RETURN(engine_, MakeDeviceEngine([this] { return OpenDevice(); }, engine));
+      RIVULET_ASSIGN_OR_RETURN(
+          engine_, MakeDeviceEngine([this] { return OpenDevice(); }, engine, /*depth=*/2));
       return absl::OkStatus();
     }
     const LoadOptions load = HowToLoad();

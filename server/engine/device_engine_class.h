@@ -9,6 +9,7 @@
 #define RIVULET_SERVER_ENGINE_DEVICE_ENGINE_CLASS_H_
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -53,6 +54,7 @@ class DeviceEngine final : public Engine {
 
   StepTicket Launch(const StepPlan& plan) override;
   StepResult Await(StepTicket ticket) override;
+  void SleepTowardsEnd(StepTicket ticket, std::chrono::nanoseconds before) override;
   size_t depth() const override { return depth_; }
   bool guesses() const override { return predictor_ != nullptr; }
   GuessResult Guess(const GuessPlan& plan) override;

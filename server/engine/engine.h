@@ -12,6 +12,7 @@
 #ifndef RIVULET_SERVER_ENGINE_ENGINE_H_
 #define RIVULET_SERVER_ENGINE_ENGINE_H_
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -60,6 +61,10 @@ class Engine {
   // that it needs, its rows fail with RESOURCE_EXHAUSTED. REQUIRES: the ticket is the oldest that
   // has not been awaited.
   virtual StepResult Await(StepTicket ticket) = 0;
+
+  // Sleeps until about `before` before the end of a launched step; not at all where that has
+  // passed, or where the end is not known.
+  virtual void SleepTowardsEnd(StepTicket /*ticket*/, std::chrono::nanoseconds /*before*/) {}
 
   // How many steps may be launched and not awaited: 1, or 2 for a device that runs the next step
   // while the host still looks at the results of the last.

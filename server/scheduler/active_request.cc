@@ -284,6 +284,21 @@ bool ActiveRequest::CanRun(Completion& completion) {
   return request_->grammar == nullptr && !WaitsToDraft(completion);
 }
 
+// As CanRun and AddToPlan have it. A full outbox is its reader's matter.
+ActiveRequest::Following ActiveRequest::FollowingOf(int row) {
+  if (ending_.has_value()) return Following::kEnds;
+  if (row == kPromptRow) return Following::kWaits;
+  Completion& completion = *completions_[row];
+  if (completion.finished()) return Following::kEnds;
+  if (!completion.drafts.empty()) return Following::kWaits;
+  if (completion.generated() + completion.in_flight >= request_->max_tokens) {
+    return Following::kEnds;
+  }
+  const Session& session = completion.session();
+  if (!CanRun(completion) || !session.MayPromise()) return Following::kWaits;
+  return session.PromiseFolds() ? Following::kFolds : Following::kRuns;
+}
+
 bool ActiveRequest::WaitsToDraft(Completion& completion) {
   if (completion.drafter == nullptr || completion.generated() < completion.ahead_until) {
     return false;

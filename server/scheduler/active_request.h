@@ -111,6 +111,14 @@ class ActiveRequest {
  public:
   static constexpr int kPromptRow = -1;
 
+  // What becomes of a row of the step in flight in a step that is planned before it has ended.
+  enum class Following {
+    kRuns,
+    kFolds,  // it runs, and takes a base
+    kEnds,   // its completion ends with the step in flight
+    kWaits,  // it would sit the step out
+  };
+
   // `session`: the one that the prompt continues, or a new one. `turn`: the number of its
   // admission, as in RowView::last_turn. `prefix`: the session holds the first prefix.reused tokens
   // of the prompt already. Call Start next.
@@ -170,6 +178,10 @@ class ActiveRequest {
   void FollowDrafts(int row);
   // For DrafterSource::Prepare. REQUIRES: Outlook said that the row could check so many.
   DraftAsk AskFor(int row, uint32_t drafts) const;
+
+  // Of a row of the only step in flight. A completion may also end by a stop, which is not known
+  // before the token is.
+  Following FollowingOf(int row);
 
   // Puts a row's next `tokens` tokens and so many drafts, or fewer, into the plan, as turn number
   // `turn`. RESOURCE_EXHAUSTED when the row needs a slot that is not there in this step, or cannot

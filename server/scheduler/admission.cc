@@ -155,12 +155,20 @@ void Scheduler::AwaitPrefix(Request& request) {
 void Scheduler::KeepLeftStates() {
   if (context_.left.empty()) return;
   prefixes_.Keep(std::exchange(context_.left, {}));
-  while (!Held({}).Within(engine_.capacity())) {
+  while (!Held(RoomToRunAhead()).Within(engine_.capacity())) {
     const bool dropped = DropByShare([this](const TenantNames* tenants) {
       return DropKept(KeptStates::kBorder, tenants) || prefixes_.Drop(tenants);
     });
     if (!dropped) return;
   }
+}
+
+// What stays free for rows that fold while the step before runs: their old base is in use until it
+// has ended. Twice as many as fold in a step on average.
+StateNeed Scheduler::RoomToRunAhead() const {
+  StateNeed need;
+  if (engine_.depth() > 1) need.bases = 1 + 2 * active_.size() / engine_.capacity().fold_interval;
+  return need;
 }
 
 // What borders may take: what no request may need.
@@ -172,7 +180,7 @@ StateNeed Scheduler::BorderRoom() const {
   all.bases = share(capacity.base_slots);
   all.AddPages(capacity.pages.size(),
                [&](size_t kind) { return share(capacity.pages[kind].slots); });
-  return all.Beyond(Held({}));
+  return all.Beyond(Held(RoomToRunAhead()));
 }
 
 // None while a request lacks slots.
@@ -396,7 +404,7 @@ bool Scheduler::MakeRoomToKeep(const Request& request) {
   if (!lease.held() || !lease.exclusive() || context_.options.keep_positions == 0) return false;
   if (lease.state() == nullptr || request.begins_anew) return true;
   StateNeed need = NewNeed(request);
-  need.bases = request.completions;
+  need.bases = request.completions + RoomToRunAhead().bases;
   const auto drop = [&](const TenantNames* tenants) {
     return DropKept(KeptStates::kBorder, tenants) || prefixes_.DropFor(request, tenants) ||
            DropKept(KeptStates::kOldestPosition, tenants);

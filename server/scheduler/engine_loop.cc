@@ -1,6 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "server/scheduler/engine_loop.h"
 
+#include <algorithm>
 #include <chrono>
 #include <new>
 #include <utility>
@@ -49,7 +50,7 @@ void EngineLoop::Run() {
 void EngineLoop::RunSteps() {
   reserve_.reset(new (std::nothrow) std::byte[kReserveBytes]);
   while (!stopping_) {
-    if (!gave_up_ && in_flight_.size() < engine_.depth() && LaunchNext()) continue;
+    if (MayLaunch() && LaunchNext()) continue;
     if (!in_flight_.empty()) {
       CommitOldest();
     } else if (!stopping_) {  // Plan may have taken the destructor's Wake
@@ -81,10 +82,25 @@ void EngineLoop::EndRequests() {
                              {"remedy", "give the server less --state-memory"}});
 }
 
+// A step beside the one in flight is planned as late as possible: requests that come in until then
+// are in it.
+bool EngineLoop::MayLaunch() {
+  if (gave_up_ || in_flight_.size() >= engine_.depth()) return false;
+  if (in_flight_.empty()) return true;
+  if (!scheduler_.AllFollow()) return false;
+  engine_.SleepTowardsEnd(in_flight_.back(), launch_time_ + launch_time_ / 4);
+  return !stopping_;
+}
+
+// Steps with prompts take longer to launch, and are seldom.
 bool EngineLoop::LaunchNext() {
-  const StepPlan& plan = scheduler_.Plan(Clock::now());
+  const TimePoint start = Clock::now();
+  const StepPlan& plan = scheduler_.Plan(start);
   if (plan.empty()) return false;
   in_flight_.push_back(engine_.Launch(plan));
+  if (plan.tokens.size() == plan.rows.size()) {
+    launch_time_ = std::max(Clock::now() - start, launch_time_ - launch_time_ / 16);
+  }
   scheduler_.FollowDrafts();
   return true;
 }

@@ -1,8 +1,9 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The engine thread: plan, launch, await, commit, with as many steps launched as the engine runs
-// ahead; asleep on a condition variable when nothing can run. The one thread that touches the
-// engine and every session.
+// The engine thread: plan, launch, await, commit; asleep on a condition variable when nothing can
+// run. Where the engine runs ahead and no row loses by it, a step is planned and launched shortly
+// before the one in flight ends (docs/architecture.md#running-ahead). The one thread that touches
+// the engine and every session.
 //
 // If memory runs out on it, it ends all requests and goes on
 // (docs/architecture.md#when-memory-runs-out). If the device fails, it ends the requests that run,
@@ -57,6 +58,7 @@ class EngineLoop {
   void EndRequests();
   void RestartEngine();
   void LeaveToNextProcess(const absl::Status& why);
+  bool MayLaunch();
   bool LaunchNext();  // false if there was nothing to run
   void CommitOldest();
 
@@ -66,6 +68,7 @@ class EngineLoop {
   std::optional<TimePoint> last_failure_;
   bool gave_up_ = false;               // no step runs any more
   std::vector<StepTicket> in_flight_;  // the oldest first; has room for all
+  Clock::duration launch_time_{};      // that planning and launching a step of decode rows takes
   std::unique_ptr<std::byte[]> reserve_;
   std::atomic<bool> stopping_{false};
   std::thread thread_;

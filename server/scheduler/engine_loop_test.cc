@@ -284,6 +284,15 @@ TEST_P(EngineLoopTest, TimesIncludeTheStepThatMadeThem) {
   EXPECT_GE(metrics_.inter_token_latency.sum(), 0.005);
 }
 
+TEST_P(EngineLoopTest, RunsAheadWhereTheEngineCan) {
+  auto stream = std::make_shared<Stream>();
+  auto request = stream->Make({1, 2}, 100);
+  ASSERT_TRUE(scheduler_.Submit(request).ok());
+  ASSERT_TRUE(stream->WaitForEnd());
+  EXPECT_EQ(stream->client().tokens(0), ExpectedTokens({1, 2}, 0, 100));
+  EXPECT_EQ(ahead_.promised_rows > 0, GetParam() == 2);
+}
+
 TEST_P(EngineLoopTest, CancelOfARunningStream) {
   auto stream = std::make_shared<Stream>();
   auto request = stream->Make({1, 2}, 1u << 30);

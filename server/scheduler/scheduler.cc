@@ -406,6 +406,21 @@ const StepPlan& Scheduler::Plan(TimePoint now) {
   return plan_;
 }
 
+// Slots of rows that end may be what waiting requests lack.
+bool Scheduler::AllFollow() const {
+  const StepInFlight& step = in_flight_.back();
+  uint64_t folds = 0;
+  for (const RowInFlight& row : step.rows) {
+    if (row.request == nullptr) continue;
+    using Following = ActiveRequest::Following;
+    const Following following = row.request->FollowingOf(row.row);
+    if (following == Following::kWaits) return false;
+    if (following == Following::kEnds && !waiting_.empty()) return false;
+    if (following == Following::kFolds) ++folds;
+  }
+  return engine_.states().bases().used() + folds <= engine_.capacity().base_slots;
+}
+
 void Scheduler::Commit(StepResult result, TimePoint now) {
   RIVULET_CHECK(!in_flight_.empty(), "commits a step that was not planned");
   StepInFlight& step = in_flight_.front();

@@ -106,6 +106,9 @@ class Scheduler {
   // The next step; empty when nothing can run. Valid until the next Plan. REQUIRES: fewer than
   // Engine::depth() plans that were not empty have not been committed.
   const StepPlan& Plan(TimePoint now);
+  // Whether a Plan before the step in flight is committed would leave out no row that a Plan after
+  // it would have; so far as can be known. REQUIRES: one step is in flight.
+  bool AllFollow() const;
   // Lets drafters take in the last tokens, so that the next Plan takes less time. Optional, and
   // meant for the time after a launch, in which a device runs the step.
   void FollowDrafts();
@@ -194,6 +197,7 @@ class Scheduler {
   void AwaitPrefix(Request& request);
   void KeepLeftStates();
   StateNeed BorderRoom() const;
+  StateNeed RoomToRunAhead() const;
   void FindBorderRoom(const std::vector<PlannedRow>& chosen);
   void DropBordersFor(const std::vector<PlannedRow>& chosen, size_t count);
   std::unique_ptr<Session> NewSession(const Request& request,

@@ -187,6 +187,10 @@ class Session {
   // has run. RESOURCE_EXHAUSTED also if this state cannot do that
   // (docs/architecture.md#running-ahead). REQUIRES: nothing is pending, and no segment is planned.
   absl::StatusOr<Segment> PlanPromised(size_t first_token);
+  // Whether this state lets PlanPromised plan the token after the planned segment, once that is
+  // committed, if there is a slot for its fold; and whether it folds. REQUIRES: awake.
+  bool MayPromise() const { return CanKeep(position_ + planned_, 1); }
+  bool PromiseFolds() const;
   // The pending token and `drafts` guesses of those after it. They are not appended: each is once a
   // sample has confirmed it. The segment may be committed in part, since no guess folds.
   // RESOURCE_EXHAUSTED: as PlanSegment. REQUIRES: one token is pending, drafts <= MostDrafts, and
@@ -248,7 +252,7 @@ class Session {
   absl::Status PlanPages(size_t count, bool keep_folds);
   void PlanBorders(Segment& segment, BorderRule rule);
   void KeepPlannedBorders();
-  bool CanKeep(size_t count) const;
+  bool CanKeep(uint64_t position, size_t count) const;
 
   StatePool& states_;
   std::shared_ptr<StatePoint> point_;  // while it rests; null: without tokens in its state
