@@ -58,6 +58,7 @@ class LookupAndHead final : public DrafterSource {
   uint64_t made_ = 0;
 };
 
+// Of the server's depth.
 absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(Device* device, const std::string& model) {
   LoadOptions options;
   options.predictor = HasHead(model);
@@ -65,7 +66,7 @@ absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(Device* device, const std::st
   auto loaded = LoadModel(model, options);
   if (!loaded.ok()) return loaded.status();
   return MakeDeviceEngine(*std::move(loaded), device,
-                          {.threads = 4, .state_memory = uint64_t{256} << 20});
+                          {.threads = 4, .state_memory = uint64_t{256} << 20}, /*depth=*/2);
 }
 
 // Of the bases; of the pages, where the layers keep nothing else.
