@@ -156,19 +156,32 @@ void Scheduler::KeepLeftStates() {
   if (context_.left.empty()) return;
   prefixes_.Keep(std::exchange(context_.left, {}));
   while (!Held(RoomToRunAhead()).Within(engine_.capacity())) {
-    const bool dropped = DropByShare([this](const TenantNames* tenants) {
-      return DropKept(KeptStates::kBorder, tenants) || prefixes_.Drop(tenants);
-    });
-    if (!dropped) return;
+    if (!DropLeast()) return;
   }
 }
 
+bool Scheduler::DropLeast() {
+  return DropByShare([this](const TenantNames* tenants) {
+    return DropKept(KeptStates::kBorder, tenants) || prefixes_.Drop(tenants);
+  });
+}
+
 // What stays free for rows that fold while the step before runs: their old base is in use until it
-// has ended. Twice as many as fold in a step on average.
+// has ended. Twice as many as fold in a step on average, and none for few rows: that a step in
+// which no base is free is planned later costs less than a state of a small cache.
 StateNeed Scheduler::RoomToRunAhead() const {
   StateNeed need;
-  if (engine_.depth() > 1) need.bases = 1 + 2 * active_.size() / engine_.capacity().fold_interval;
+  if (engine_.depth() > 1) need.bases = 2 * active_.size() / engine_.capacity().fold_interval;
   return need;
+}
+
+// Bases that were taken before so many rows ran come from borders and the prefix cache.
+bool Scheduler::FindBasesToRunAhead(uint64_t folds) {
+  const uint64_t slots = engine_.capacity().base_slots;
+  while (engine_.states().bases().used() + folds > slots) {
+    if (folds > RoomToRunAhead().bases || !DropLeast()) return false;
+  }
+  return true;
 }
 
 // What borders may take: what no request may need.

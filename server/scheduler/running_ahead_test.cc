@@ -30,9 +30,9 @@ class RunningAheadTest : public SchedulerFixture<AheadEngine> {
  protected:
   static constexpr uint32_t kSessions = 4;
 
-  RunningAheadTest() : RunningAheadTest(std::vector<PageKind>{}) {}
-  explicit RunningAheadTest(const std::vector<PageKind>& pages)
-      : SchedulerFixture(kSessions, pages) {
+  RunningAheadTest() : RunningAheadTest(kSessions, {}) {}
+  RunningAheadTest(uint32_t sessions, const std::vector<PageKind>& pages)
+      : SchedulerFixture(sessions, pages) {
     MakeScheduler();
   }
 
@@ -162,10 +162,39 @@ TEST_F(RunningAheadTest, WhereTheRowsThatFoldHaveBases) {
   for (int token = 2; token < 40; ++token) EXPECT_TRUE(LaunchedIsFollowed()) << token;
 }
 
+class ManySessionsTest : public RunningAheadTest {
+ protected:
+  ManySessionsTest() : RunningAheadTest(24, {}) {}
+};
+
+// The bases of the sessions that do not run are the prefix cache's, until rows that fold need some.
+TEST_F(ManySessionsTest, ThePrefixCacheGivesUpBasesForRowsThatFold) {
+  SchedulerOptions options;
+  options.prefix_cache.bytes = uint64_t{1} << 40;
+  MakeScheduler(options);
+  for (uint32_t i = 0; i < 40; ++i) {
+    Start(std::vector<uint32_t>(33, i), 1);
+    while (Launch()) Commit();
+  }
+  const SlotPool& bases = engine().states().bases();
+  ASSERT_EQ(bases.used(), engine().capacity().base_slots) << "the cache has them all";
+  // Rows at different places: mostly one or two fold in a step. Their prompts leave no states.
+  for (uint32_t i = 0; i < 16; ++i) Start(std::vector<uint32_t>(1 + i, 50 + i), 60);
+  int decodes = 0, ahead = 0;
+  while (Launch()) {
+    if (last_rows_ == 16 && clients_.back().tokens().size() > 1) {
+      ++decodes;
+      if (scheduler_->AllFollow()) ++ahead;
+    }
+    Commit();
+  }
+  EXPECT_GT(decodes, 20);
+  EXPECT_GE(ahead, decodes * 9 / 10);
+}
+
 class RewrittenPagesTest : public RunningAheadTest {
  protected:
-  RewrittenPagesTest()
-      : RunningAheadTest(std::vector<PageKind>{{PageRule::kRewrittenFenwick, 4, 0}}) {}
+  RewrittenPagesTest() : RunningAheadTest(kSessions, {{PageRule::kRewrittenFenwick, 4, 0}}) {}
 };
 
 // Such a fold cannot be taken back.

@@ -407,7 +407,7 @@ const StepPlan& Scheduler::Plan(TimePoint now) {
 }
 
 // Slots of rows that end may be what waiting requests lack.
-bool Scheduler::AllFollow() const {
+bool Scheduler::AllFollow() {
   const StepInFlight& step = in_flight_.back();
   uint64_t folds = 0;
   for (const RowInFlight& row : step.rows) {
@@ -418,7 +418,7 @@ bool Scheduler::AllFollow() const {
     if (following == Following::kEnds && !waiting_.empty()) return false;
     if (following == Following::kFolds) ++folds;
   }
-  return engine_.states().bases().used() + folds <= engine_.capacity().base_slots;
+  return FindBasesToRunAhead(folds);
 }
 
 void Scheduler::Commit(StepResult result, TimePoint now) {

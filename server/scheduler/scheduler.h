@@ -108,7 +108,7 @@ class Scheduler {
   const StepPlan& Plan(TimePoint now);
   // Whether a Plan before the step in flight is committed would leave out no row that a Plan after
   // it would have; so far as can be known. REQUIRES: one step is in flight.
-  bool AllFollow() const;
+  bool AllFollow();
   // Lets drafters take in the last tokens, so that the next Plan takes less time. Optional, and
   // meant for the time after a launch, in which a device runs the step.
   void FollowDrafts();
@@ -197,7 +197,9 @@ class Scheduler {
   void AwaitPrefix(Request& request);
   void KeepLeftStates();
   StateNeed BorderRoom() const;
+  bool DropLeast();  // of borders and of the prefix cache; false: there is nothing
   StateNeed RoomToRunAhead() const;
+  bool FindBasesToRunAhead(uint64_t folds);
   void FindBorderRoom(const std::vector<PlannedRow>& chosen);
   void DropBordersFor(const std::vector<PlannedRow>& chosen, size_t count);
   std::unique_ptr<Session> NewSession(const Request& request,
