@@ -174,9 +174,11 @@ absl::Status SetDTypes(LoadOptions& options) {
 absl::Status Bench::Run() {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   const int depth = absl::GetFlag(FLAGS_depth);
-  const bool plain = !absl::GetFlag(FLAGS_json_schema) && absl::GetFlag(FLAGS_beside) == 0;
+  const bool plain = !absl::GetFlag(FLAGS_json_schema) && absl::GetFlag(FLAGS_beside) == 0 &&
+                     !absl::GetFlag(FLAGS_profile) && absl::GetFlag(FLAGS_sampler).empty();
   if (depth != 1 && (depth != 2 || !plain)) {
-    return absl::InvalidArgumentError("--depth: 1; 2 without --json_schema and --beside");
+    return absl::InvalidArgumentError(
+        "--depth: 1; 2 without --json_schema, --beside, --profile and --sampler");
   }
   RIVULET_ASSIGN_OR_RETURN(device_, OpenCudaDevice(ProductPrecision::kBFloat16));
   limits_ = device_->MeasureLimits();

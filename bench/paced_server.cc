@@ -59,9 +59,10 @@ class PacedEngine : public FakeEngine {
     launched_.pop_front();
     return result;
   }
-  void SleepTowardsEnd(StepTicket /*ticket*/, std::chrono::nanoseconds before) override {
+  bool SleepTowardsEnd(StepTicket /*ticket*/, std::chrono::nanoseconds before) override {
     constexpr std::chrono::microseconds kMargin{40};  // sleeps end so much late
     std::this_thread::sleep_until(launched_.front().end - before - kMargin);
+    return true;
   }
   size_t depth() const override { return depth_; }
 
@@ -126,6 +127,10 @@ int main(int argc, char** argv) {
   absl::SetProgramUsageMessage("a gRPC server whose engine takes its time and computes nothing");
   absl::ParseCommandLine(argc, argv);
   rivulet::SetLogLevel("warning");
+  if (absl::GetFlag(FLAGS_depth) != 1 && absl::GetFlag(FLAGS_depth) != 2) {
+    std::fprintf(stderr, "error: --depth: 1 or 2\n");
+    return 1;
+  }
   const absl::Status failure = rivulet::PacedServer(absl::GetFlag(FLAGS_sessions)).Run();
   std::fprintf(stderr, "error: %s\n", failure.ToString().c_str());
   return 1;

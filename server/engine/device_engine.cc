@@ -182,10 +182,12 @@ void DeviceEngine::RunInParts(const StepPlan& plan) {
   step.known = step.timed = true;
 }
 
-void DeviceEngine::SleepTowardsEnd(StepTicket ticket, std::chrono::nanoseconds before) {
+bool DeviceEngine::SleepTowardsEnd(StepTicket ticket, std::chrono::nanoseconds before) {
   const Step& step = StepOf(ticket);
-  if (step.known || step.recording == nullptr) return;
-  SleepUntil(std::max(step.begun, last_end_) + times_.Sleep(KindOf(step)) - before);
+  if (!step.known && step.recording != nullptr) {
+    SleepUntil(std::max(step.begun, last_end_) + times_.Sleep(KindOf(step)) - before);
+  }
+  return !step.known;
 }
 
 // The device's own wait polls, so the thread sleeps first if it is known how long.

@@ -54,7 +54,7 @@ class DeviceEngine final : public Engine {
 
   StepTicket Launch(const StepPlan& plan) override;
   StepResult Await(StepTicket ticket) override;
-  void SleepTowardsEnd(StepTicket ticket, std::chrono::nanoseconds before) override;
+  bool SleepTowardsEnd(StepTicket ticket, std::chrono::nanoseconds before) override;
   size_t depth() const override { return depth_; }
   bool guesses() const override { return predictor_ != nullptr; }
   GuessResult Guess(const GuessPlan& plan) override;

@@ -63,8 +63,10 @@ class Engine {
   virtual StepResult Await(StepTicket ticket) = 0;
 
   // Sleeps until about `before` before the end of a launched step; not at all where that has
-  // passed, or where the end is not known.
-  virtual void SleepTowardsEnd(StepTicket /*ticket*/, std::chrono::nanoseconds /*before*/) {}
+  // passed, or where the end is not known. False: the step has ended, so Await would not wait.
+  virtual bool SleepTowardsEnd(StepTicket /*ticket*/, std::chrono::nanoseconds /*before*/) {
+    return true;
+  }
 
   // How many steps may be launched and not awaited: 1, or 2 for a device that runs the next step
   // while the host still looks at the results of the last.

@@ -284,19 +284,19 @@ bool ActiveRequest::CanRun(Completion& completion) {
   return request_->grammar == nullptr && !WaitsToDraft(completion);
 }
 
-// As CanRun and AddToPlan have it. A full outbox is its reader's matter.
+// A row that may have drafts waits for the token in flight, since they follow it. Whether the
+// outbox has room is not looked at: it depends on the reader.
 ActiveRequest::Following ActiveRequest::FollowingOf(int row) {
-  if (ending_.has_value()) return Following::kEnds;
+  if (ending_.has_value()) return Following::kFollows;
   if (row == kPromptRow) return Following::kWaits;
-  Completion& completion = *completions_[row];
-  if (completion.finished()) return Following::kEnds;
-  if (!completion.drafts.empty()) return Following::kWaits;
-  if (completion.generated() + completion.in_flight >= request_->max_tokens) {
-    return Following::kEnds;
-  }
+  const Completion& completion = *completions_[row];
+  const bool ends = completion.finished() ||
+                    completion.generated() + completion.in_flight >= request_->max_tokens;
+  if (ends) return Following::kFollows;
+  if (completion.drafter != nullptr || request_->grammar != nullptr) return Following::kWaits;
   const Session& session = completion.session();
-  if (!CanRun(completion) || !session.MayPromise()) return Following::kWaits;
-  return session.PromiseFolds() ? Following::kFolds : Following::kRuns;
+  if (!session.MayPromise()) return Following::kWaits;
+  return session.PromiseFolds() ? Following::kFolds : Following::kFollows;
 }
 
 bool ActiveRequest::WaitsToDraft(Completion& completion) {

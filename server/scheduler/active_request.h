@@ -113,10 +113,9 @@ class ActiveRequest {
 
   // What becomes of a row of the step in flight in a step that is planned before it has ended.
   enum class Following {
-    kRuns,
-    kFolds,  // it runs, and takes a base
-    kEnds,   // its completion ends with the step in flight
-    kWaits,  // it would sit the step out
+    kFollows,  // or its completion ends with the step in flight
+    kFolds,    // it follows, and takes a base
+    kWaits,    // it would sit the step out
   };
 
   // `session`: the one that the prompt continues, or a new one. `turn`: the number of its

@@ -155,33 +155,12 @@ void Scheduler::AwaitPrefix(Request& request) {
 void Scheduler::KeepLeftStates() {
   if (context_.left.empty()) return;
   prefixes_.Keep(std::exchange(context_.left, {}));
-  while (!Held(RoomToRunAhead()).Within(engine_.capacity())) {
-    if (!DropLeast()) return;
+  while (!Held({}).Within(engine_.capacity())) {
+    const bool dropped = DropByShare([this](const TenantNames* tenants) {
+      return DropKept(KeptStates::kBorder, tenants) || prefixes_.Drop(tenants);
+    });
+    if (!dropped) return;
   }
-}
-
-bool Scheduler::DropLeast() {
-  return DropByShare([this](const TenantNames* tenants) {
-    return DropKept(KeptStates::kBorder, tenants) || prefixes_.Drop(tenants);
-  });
-}
-
-// What stays free for rows that fold while the step before runs: their old base is in use until it
-// has ended. Twice as many as fold in a step on average, and none for few rows: that a step in
-// which no base is free is planned later costs less than a state of a small cache.
-StateNeed Scheduler::RoomToRunAhead() const {
-  StateNeed need;
-  if (engine_.depth() > 1) need.bases = 2 * active_.size() / engine_.capacity().fold_interval;
-  return need;
-}
-
-// Bases that were taken before so many rows ran come from borders and the prefix cache.
-bool Scheduler::FindBasesToRunAhead(uint64_t folds) {
-  const uint64_t slots = engine_.capacity().base_slots;
-  while (engine_.states().bases().used() + folds > slots) {
-    if (folds > RoomToRunAhead().bases || !DropLeast()) return false;
-  }
-  return true;
 }
 
 // What borders may take: what no request may need.
@@ -193,7 +172,7 @@ StateNeed Scheduler::BorderRoom() const {
   all.bases = share(capacity.base_slots);
   all.AddPages(capacity.pages.size(),
                [&](size_t kind) { return share(capacity.pages[kind].slots); });
-  return all.Beyond(Held(RoomToRunAhead()));
+  return all.Beyond(Held({}));
 }
 
 // None while a request lacks slots.
@@ -417,7 +396,7 @@ bool Scheduler::MakeRoomToKeep(const Request& request) {
   if (!lease.held() || !lease.exclusive() || context_.options.keep_positions == 0) return false;
   if (lease.state() == nullptr || request.begins_anew) return true;
   StateNeed need = NewNeed(request);
-  need.bases = request.completions + RoomToRunAhead().bases;
+  need.bases = request.completions;
   const auto drop = [&](const TenantNames* tenants) {
     return DropKept(KeptStates::kBorder, tenants) || prefixes_.DropFor(request, tenants) ||
            DropKept(KeptStates::kOldestPosition, tenants);

@@ -17,6 +17,8 @@ namespace {
 // the allocator keeps it for this thread.
 constexpr size_t kReserveBytes = 64 << 10;
 constexpr std::chrono::milliseconds kPause{10};
+// Planning and launching a step of 1024 rows takes about 1.
+constexpr std::chrono::milliseconds kLongestLead{3};
 
 }  // namespace
 
@@ -82,23 +84,23 @@ void EngineLoop::EndRequests() {
                              {"remedy", "give the server less --state-memory"}});
 }
 
-// A step beside the one in flight is planned as late as possible: requests that come in until then
-// are in it.
+// A step beside the one in flight is planned as late as possible: where a request comes in until
+// then, it is planned with the request, after the one in flight.
 bool EngineLoop::MayLaunch() {
   if (gave_up_ || in_flight_.size() >= engine_.depth()) return false;
   if (in_flight_.empty()) return true;
-  if (!scheduler_.AllFollow()) return false;
-  engine_.SleepTowardsEnd(in_flight_.back(), launch_time_ + launch_time_ / 4);
-  return !stopping_;
+  if (!scheduler_.MayPlanAhead()) return false;
+  const auto lead = std::min<Clock::duration>(launch_time_ + launch_time_ / 4, kLongestLead);
+  if (!engine_.SleepTowardsEnd(in_flight_.back(), lead)) return false;
+  return !stopping_ && scheduler_.MayPlanAhead();
 }
 
-// Steps with prompts take longer to launch, and are seldom.
 bool EngineLoop::LaunchNext() {
   const TimePoint start = Clock::now();
   const StepPlan& plan = scheduler_.Plan(start);
   if (plan.empty()) return false;
   in_flight_.push_back(engine_.Launch(plan));
-  if (plan.tokens.size() == plan.rows.size()) {
+  if (in_flight_.size() > 1) {
     launch_time_ = std::max(Clock::now() - start, launch_time_ - launch_time_ / 16);
   }
   scheduler_.FollowDrafts();

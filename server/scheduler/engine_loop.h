@@ -68,7 +68,7 @@ class EngineLoop {
   std::optional<TimePoint> last_failure_;
   bool gave_up_ = false;               // no step runs any more
   std::vector<StepTicket> in_flight_;  // the oldest first; has room for all
-  Clock::duration launch_time_{};      // that planning and launching a step of decode rows takes
+  Clock::duration launch_time_{};      // that planning and launching a step ahead takes
   std::unique_ptr<std::byte[]> reserve_;
   std::atomic<bool> stopping_{false};
   std::thread thread_;

@@ -321,6 +321,79 @@ TEST_P(EngineLoopTest, StreamThatGoesAwayDoesNotHoldUpOthers) {
   EXPECT_TRUE(scheduler_.WaitUntilIdle(Clock::now() + std::chrono::seconds(10)));
 }
 
+// Runs ahead, and says how a step in flight stands.
+class AskedEngine : public RunAheadEngine {
+ public:
+  static constexpr uint64_t kHeld = 5;  // the call that waits while `hold`
+
+  explicit AskedEngine(Engine& engine) : RunAheadEngine(engine, /*lazy=*/false) {}
+  StepTicket Launch(const StepPlan& plan) override {
+    if (in_flight_++ > 0) {
+      for (const StepRow& row : plan.rows) {
+        if (plan.tokens[row.segment.first_token] != kLastSampled) ++strangers;
+      }
+    }
+    return RunAheadEngine::Launch(plan);
+  }
+  StepResult Await(StepTicket ticket) override {
+    --in_flight_;
+    return RunAheadEngine::Await(ticket);
+  }
+  bool SleepTowardsEnd(StepTicket /*ticket*/, std::chrono::nanoseconds /*before*/) override {
+    if (++asked == kHeld) {
+      while (hold) std::this_thread::yield();
+    }
+    return runs;
+  }
+  std::atomic<uint64_t> asked{0};
+  std::atomic<bool> hold{false};
+  bool runs = true;
+  size_t strangers = 0;  // rows of steps ahead that were not in the step in flight
+
+ private:
+  size_t in_flight_ = 0;
+};
+
+// What has ended is committed first: its tokens must not wait for another step.
+TEST_P(EngineLoopTest, DoesNotRunAheadOfAStepThatHasEnded) {
+  FakeEngine below(4);
+  AskedEngine engine(below);
+  engine.runs = false;
+  SessionTable sessions({}, metrics_);
+  Scheduler scheduler(engine, sessions, dispatcher_, metrics_, Options());
+  EngineLoop loop(engine, scheduler);
+  auto stream = std::make_shared<Stream>();
+  auto request = stream->Make({1, 2}, 100);
+  ASSERT_TRUE(scheduler.Submit(request).ok());
+  ASSERT_TRUE(stream->WaitForEnd());
+  EXPECT_EQ(stream->client().tokens(0), ExpectedTokens({1, 2}, 0, 100));
+  EXPECT_GT(engine.asked, 50u);
+  EXPECT_EQ(engine.promised_rows, 0u);
+}
+
+// It is planned when the step in flight is committed, as if there were no running ahead.
+TEST_P(EngineLoopTest, ARequestDuringTheSleepIsInTheNextStep) {
+  FakeEngine below(4);
+  AskedEngine engine(below);
+  engine.hold = true;
+  SessionTable sessions({}, metrics_);
+  Scheduler scheduler(engine, sessions, dispatcher_, metrics_, Options());
+  EngineLoop loop(engine, scheduler);
+  auto first = std::make_shared<Stream>(), second = std::make_shared<Stream>();
+  auto request = first->Make({1}, 10);
+  ASSERT_TRUE(scheduler.Submit(request).ok());
+  while (engine.asked < AskedEngine::kHeld) std::this_thread::yield();
+  request = second->Make({2}, 1);
+  ASSERT_TRUE(scheduler.Submit(request).ok());
+  engine.hold = false;
+  ASSERT_TRUE(second->WaitForEnd());
+  ASSERT_TRUE(first->WaitForEnd());
+  EXPECT_EQ(first->client().tokens(0), ExpectedTokens({1}, 0, 10));
+  EXPECT_EQ(second->client().tokens(0), ExpectedTokens({2}, 0, 1));
+  EXPECT_GT(engine.promised_rows, 0u);
+  EXPECT_EQ(engine.strangers, 0u);
+}
+
 // Holds the engine thread where it asks for the depth, just before it plans.
 class HeldEngine : public FakeEngine {
  public:

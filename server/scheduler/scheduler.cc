@@ -406,19 +406,23 @@ const StepPlan& Scheduler::Plan(TimePoint now) {
   return plan_;
 }
 
-// Slots of rows that end may be what waiting requests lack.
-bool Scheduler::AllFollow() {
-  const StepInFlight& step = in_flight_.back();
+bool Scheduler::MayPlanAhead() {
+  const auto in_prompt = [](const auto& active) { return active->in_prompt(); };
+  if (!waiting_.empty() || HasNews()) return false;
+  if (std::any_of(active_.begin(), active_.end(), in_prompt)) return false;
   uint64_t folds = 0;
-  for (const RowInFlight& row : step.rows) {
+  for (const RowInFlight& row : in_flight_.back().rows) {
     if (row.request == nullptr) continue;
-    using Following = ActiveRequest::Following;
-    const Following following = row.request->FollowingOf(row.row);
-    if (following == Following::kWaits) return false;
-    if (following == Following::kEnds && !waiting_.empty()) return false;
-    if (following == Following::kFolds) ++folds;
+    const ActiveRequest::Following following = row.request->FollowingOf(row.row);
+    if (following == ActiveRequest::Following::kWaits) return false;
+    if (following == ActiveRequest::Following::kFolds) ++folds;
   }
-  return FindBasesToRunAhead(folds);
+  return engine_.states().bases().used() + folds <= engine_.capacity().base_slots;
+}
+
+bool Scheduler::HasNews() const {
+  MutexLock lock(&mutex_);
+  return !inbox_.requests.empty() || !inbox_.cancels.empty() || inbox_.abort.has_value();
 }
 
 void Scheduler::Commit(StepResult result, TimePoint now) {

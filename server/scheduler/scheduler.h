@@ -106,9 +106,11 @@ class Scheduler {
   // The next step; empty when nothing can run. Valid until the next Plan. REQUIRES: fewer than
   // Engine::depth() plans that were not empty have not been committed.
   const StepPlan& Plan(TimePoint now);
-  // Whether a Plan before the step in flight is committed would leave out no row that a Plan after
-  // it would have; so far as can be known. REQUIRES: one step is in flight.
-  bool AllFollow();
+  // Whether to plan before the step in flight is committed. Not if a row of it would sit out the
+  // next step for that, but for a full outbox, and not while a request has come in, waits for slots
+  // or is in its prompt: then the next Plan needs what the step in flight brings. REQUIRES: one
+  // step is in flight.
+  bool MayPlanAhead();
   // Lets drafters take in the last tokens, so that the next Plan takes less time. Optional, and
   // meant for the time after a launch, in which a device runs the step.
   void FollowDrafts();
@@ -173,6 +175,7 @@ class Scheduler {
   // Something has come in.
   void Signal() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Inbox TakeInbox();
+  bool HasNews() const;  // in the inbox
   void ApplyInbox(Inbox inbox, TimePoint now);
   void CancelNow(const Cancelled& cancelled, TimePoint now);
   void AbortNow(const absl::Status& status, TimePoint now);
@@ -197,9 +200,6 @@ class Scheduler {
   void AwaitPrefix(Request& request);
   void KeepLeftStates();
   StateNeed BorderRoom() const;
-  bool DropLeast();  // of borders and of the prefix cache; false: there is nothing
-  StateNeed RoomToRunAhead() const;
-  bool FindBasesToRunAhead(uint64_t folds);
   void FindBorderRoom(const std::vector<PlannedRow>& chosen);
   void DropBordersFor(const std::vector<PlannedRow>& chosen, size_t count);
   std::unique_ptr<Session> NewSession(const Request& request,
