@@ -28,7 +28,7 @@
 #include "server/scheduler/engine_loop.h"
 #include "server/service/service_context.h"
 
-ABSL_FLAG(double, step_ms, 10.7, "how long a step takes from its launch to its end");
+ABSL_FLAG(double, step_ms, 10.7, "how long a step takes once the one before has ended");
 ABSL_FLAG(uint32_t, depth, 2, "steps in flight: 1 or 2");
 ABSL_FLAG(uint32_t, sessions, 1024, "for how many sessions there are slots");
 ABSL_FLAG(uint32_t, port, 0, "0: any");

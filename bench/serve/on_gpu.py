@@ -94,8 +94,9 @@ def main():
     parser.add_argument("--threads", type=int, default=4, help="of the server")
     options = parser.parse_args()
     options.server_cores = options.client_cores = ""
-    options.state_memory, options.server_flag = "auto", [
-        "--device=cuda", f"--state-dtype={options.state_dtype}", f"--max-queue={2 * max(options.streams)}"]  # all may begin anew at once
+    options.state_memory = "auto"
+    queue = 2 * max(options.streams)  # all may begin anew at once
+    options.server_flag = ["--device=cuda", f"--state-dtype={options.state_dtype}", f"--max-queue={queue}"]
     options.out.mkdir(parents=True, exist_ok=True)
     about = serve.head(options)
     print(about["command"], about["date"], about["server_version"], f"{options.state_dtype} states",

@@ -274,25 +274,28 @@ void ActiveRequest::NoteOutbox(TimePoint now) {
   if (promised > 0 && !outbox_full_) outbox_full_ = request_->outbox->full(promised);
 }
 
-// The token of a step in flight may be its last by max_tokens. How many tokens drafts in flight
+// The token of a step in flight may be its last by max_tokens.
+bool ActiveRequest::EndsInFlight(const Completion& completion) const {
+  return completion.finished() ||
+         completion.generated() + completion.in_flight >= request_->max_tokens;
+}
+
+// How many tokens drafts in flight
 // will give is not known, nor can a drafter guess what follows a token that is not known, nor a
 // grammar say what may follow it.
 bool ActiveRequest::CanRun(Completion& completion) {
-  if (completion.finished() || !completion.drafts.empty()) return false;
-  if (completion.generated() + completion.in_flight >= request_->max_tokens) return false;
+  if (EndsInFlight(completion) || !completion.drafts.empty()) return false;
   if (completion.in_flight == 0) return true;
   return request_->grammar == nullptr && !WaitsToDraft(completion);
 }
 
 // A row that may have drafts waits for the token in flight, since they follow it. Whether the
 // outbox has room is not looked at: it depends on the reader.
-ActiveRequest::Following ActiveRequest::FollowingOf(int row) {
+ActiveRequest::Following ActiveRequest::FollowingOf(int row) const {
   if (ending_.has_value()) return Following::kFollows;
   if (row == kPromptRow) return Following::kWaits;
   const Completion& completion = *completions_[row];
-  const bool ends = completion.finished() ||
-                    completion.generated() + completion.in_flight >= request_->max_tokens;
-  if (ends) return Following::kFollows;
+  if (EndsInFlight(completion)) return Following::kFollows;
   if (completion.drafter != nullptr || request_->grammar != nullptr) return Following::kWaits;
   const Session& session = completion.session();
   if (!session.MayPromise()) return Following::kWaits;

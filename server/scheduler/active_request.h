@@ -180,7 +180,7 @@ class ActiveRequest {
 
   // Of a row of the only step in flight. A completion may also end by a stop, which is not known
   // before the token is.
-  Following FollowingOf(int row);
+  Following FollowingOf(int row) const;
 
   // Puts a row's next `tokens` tokens and so many drafts, or fewer, into the plan, as turn number
   // `turn`. RESOURCE_EXHAUSTED when the row needs a slot that is not there in this step, or cannot
@@ -212,6 +212,7 @@ class ActiveRequest {
   // Rows in the steps in flight.
   uint32_t RowsInFlight() const;
   void NoteOutbox(TimePoint now);
+  bool EndsInFlight(const Completion& completion) const;
   bool CanRun(Completion& completion);
   bool WaitsToDraft(Completion& completion);
   size_t RoomForDrafts() const;

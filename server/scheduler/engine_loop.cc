@@ -92,7 +92,7 @@ bool EngineLoop::MayLaunch() {
   if (!scheduler_.MayPlanAhead()) return false;
   const auto lead = std::min<Clock::duration>(launch_time_ + launch_time_ / 4, kLongestLead);
   if (!engine_.SleepTowardsEnd(in_flight_.back(), lead)) return false;
-  return !stopping_ && scheduler_.MayPlanAhead();
+  return !stopping_ && !scheduler_.HasNews();
 }
 
 bool EngineLoop::LaunchNext() {

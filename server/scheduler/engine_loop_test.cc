@@ -5,6 +5,7 @@
 #include "server/scheduler/engine_loop.h"
 
 #include <atomic>
+#include <optional>
 #include <thread>
 
 #include "gtest/gtest.h"
@@ -354,44 +355,52 @@ class AskedEngine : public RunAheadEngine {
   size_t in_flight_ = 0;
 };
 
+// The engine's thread over an AskedEngine.
+struct AskedLoop {
+  AskedLoop(Dispatcher& dispatcher, Metrics& metrics, bool runs, bool hold)
+      : sessions({}, metrics), scheduler(engine, sessions, dispatcher, metrics, {}) {
+    engine.runs = runs;
+    engine.hold = hold;
+    loop.emplace(engine, scheduler);
+  }
+  // A stream of so many tokens after the prompt.
+  std::shared_ptr<Stream> Start(std::vector<uint32_t> prompt, uint32_t max_tokens) {
+    auto stream = std::make_shared<Stream>();
+    auto request = stream->Make(std::move(prompt), max_tokens);
+    EXPECT_TRUE(scheduler.Submit(request).ok());
+    return stream;
+  }
+
+  FakeEngine below{4};
+  AskedEngine engine{below};
+  SessionTable sessions;
+  Scheduler scheduler;
+  std::optional<EngineLoop> loop;
+};
+
 // What has ended is committed first: its tokens must not wait for another step.
 TEST_P(EngineLoopTest, DoesNotRunAheadOfAStepThatHasEnded) {
-  FakeEngine below(4);
-  AskedEngine engine(below);
-  engine.runs = false;
-  SessionTable sessions({}, metrics_);
-  Scheduler scheduler(engine, sessions, dispatcher_, metrics_, Options());
-  EngineLoop loop(engine, scheduler);
-  auto stream = std::make_shared<Stream>();
-  auto request = stream->Make({1, 2}, 100);
-  ASSERT_TRUE(scheduler.Submit(request).ok());
+  AskedLoop asked(dispatcher_, metrics_, /*runs=*/false, /*hold=*/false);
+  const auto stream = asked.Start({1, 2}, 100);
   ASSERT_TRUE(stream->WaitForEnd());
   EXPECT_EQ(stream->client().tokens(0), ExpectedTokens({1, 2}, 0, 100));
-  EXPECT_GT(engine.asked, 50u);
-  EXPECT_EQ(engine.promised_rows, 0u);
+  EXPECT_GT(asked.engine.asked, 50u);
+  EXPECT_EQ(asked.engine.promised_rows, 0u);
 }
 
 // It is planned when the step in flight is committed, as if there were no running ahead.
 TEST_P(EngineLoopTest, ARequestDuringTheSleepIsInTheNextStep) {
-  FakeEngine below(4);
-  AskedEngine engine(below);
-  engine.hold = true;
-  SessionTable sessions({}, metrics_);
-  Scheduler scheduler(engine, sessions, dispatcher_, metrics_, Options());
-  EngineLoop loop(engine, scheduler);
-  auto first = std::make_shared<Stream>(), second = std::make_shared<Stream>();
-  auto request = first->Make({1}, 10);
-  ASSERT_TRUE(scheduler.Submit(request).ok());
-  while (engine.asked < AskedEngine::kHeld) std::this_thread::yield();
-  request = second->Make({2}, 1);
-  ASSERT_TRUE(scheduler.Submit(request).ok());
-  engine.hold = false;
+  AskedLoop asked(dispatcher_, metrics_, /*runs=*/true, /*hold=*/true);
+  const auto first = asked.Start({1}, 10);
+  while (asked.engine.asked < AskedEngine::kHeld) std::this_thread::yield();
+  const auto second = asked.Start({2}, 1);
+  asked.engine.hold = false;
   ASSERT_TRUE(second->WaitForEnd());
   ASSERT_TRUE(first->WaitForEnd());
   EXPECT_EQ(first->client().tokens(0), ExpectedTokens({1}, 0, 10));
   EXPECT_EQ(second->client().tokens(0), ExpectedTokens({2}, 0, 1));
-  EXPECT_GT(engine.promised_rows, 0u);
-  EXPECT_EQ(engine.strangers, 0u);
+  EXPECT_GT(asked.engine.promised_rows, 0u);
+  EXPECT_EQ(asked.engine.strangers, 0u);
 }
 
 // Holds the engine thread where it asks for the depth, just before it plans.

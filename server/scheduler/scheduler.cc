@@ -406,7 +406,7 @@ const StepPlan& Scheduler::Plan(TimePoint now) {
   return plan_;
 }
 
-bool Scheduler::MayPlanAhead() {
+bool Scheduler::MayPlanAhead() const {
   const auto in_prompt = [](const auto& active) { return active->in_prompt(); };
   if (!waiting_.empty() || HasNews()) return false;
   if (std::any_of(active_.begin(), active_.end(), in_prompt)) return false;

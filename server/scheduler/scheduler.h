@@ -110,7 +110,9 @@ class Scheduler {
   // next step for that, but for a full outbox, and not while a request has come in, waits for slots
   // or is in its prompt: then the next Plan needs what the step in flight brings. REQUIRES: one
   // step is in flight.
-  bool MayPlanAhead();
+  bool MayPlanAhead() const;
+  // Whether something has come in since the last Plan.
+  bool HasNews() const;
   // Lets drafters take in the last tokens, so that the next Plan takes less time. Optional, and
   // meant for the time after a launch, in which a device runs the step.
   void FollowDrafts();
@@ -175,7 +177,6 @@ class Scheduler {
   // Something has come in.
   void Signal() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Inbox TakeInbox();
-  bool HasNews() const;  // in the inbox
   void ApplyInbox(Inbox inbox, TimePoint now);
   void CancelNow(const Cancelled& cancelled, TimePoint now);
   void AbortNow(const absl::Status& status, TimePoint now);

@@ -282,10 +282,9 @@ absl::StatusOr<Segment> Session::PlanSegment(size_t first_token, size_t count, B
 
 absl::StatusOr<Segment> Session::PlanPromised(size_t first_token) {
   RIVULET_CHECK(pending() == 0, "a token is promised while others are pending");
-  if (!CanKeep(position_, 1))
-    return absl::ResourceExhaustedError("this state cannot run ahead here");
+  if (!MayPromise()) return absl::ResourceExhaustedError("this state cannot run ahead here");
+  const bool folds = PromiseFolds();
   auto segment = Plan(first_token, 1, /*keep_base=*/true);
-  const bool folds = Folds(position_, 1, states_.capacity().fold_interval);
   if (segment.ok()) segment->guesses = folds ? 0 : 1;
   return segment;
 }
@@ -310,10 +309,10 @@ size_t Session::MostDrafts() const {
 
 // Bases can be folded elsewhere and pages are taken before others are given back; but some tails
 // and pages are overwritten.
-bool Session::CanKeep(uint64_t position, size_t count) const {
+bool Session::MayPromise() const {
   const StateCapacity& capacity = states_.capacity();
   if (capacity.running_tail) return false;
-  if (!Folds(position, count, capacity.fold_interval)) return true;
+  if (!PromiseFolds()) return true;
   return std::none_of(capacity.pages.begin(), capacity.pages.end(), [](const PageCapacity& pages) {
     return pages.kind.rule == PageRule::kRewrittenFenwick;
   });

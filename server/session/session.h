@@ -187,9 +187,9 @@ class Session {
   // has run. RESOURCE_EXHAUSTED also if this state cannot do that
   // (docs/architecture.md#running-ahead). REQUIRES: nothing is pending, and no segment is planned.
   absl::StatusOr<Segment> PlanPromised(size_t first_token);
-  // Whether this state lets PlanPromised plan the token after the planned segment, once that is
-  // committed, if there is a slot for its fold; and whether it folds. REQUIRES: awake.
-  bool MayPromise() const { return CanKeep(position_ + planned_, 1); }
+  // Whether this state lets PlanPromised plan the next token, once a planned segment is committed,
+  // if there is a slot for its fold; and whether it folds. REQUIRES: awake.
+  bool MayPromise() const;
   bool PromiseFolds() const;
   // The pending token and `drafts` guesses of those after it. They are not appended: each is once a
   // sample has confirmed it. The segment may be committed in part, since no guess folds.
@@ -252,7 +252,6 @@ class Session {
   absl::Status PlanPages(size_t count, bool keep_folds);
   void PlanBorders(Segment& segment, BorderRule rule);
   void KeepPlannedBorders();
-  bool CanKeep(uint64_t position, size_t count) const;
 
   StatePool& states_;
   std::shared_ptr<StatePoint> point_;  // while it rests; null: without tokens in its state
