@@ -66,6 +66,7 @@ __global__ void WarpgroupChain(long long* times, float* sums) {
   ClearShared(memory);
   const uint32_t tokens = SharedAddress(memory) + threadIdx.x / 128 * 2 * kBoxBytes;
   const uint32_t weights = SharedAddress(memory) + 16 * kBoxBytes;
+  const MatrixOperand token = BoxOperand(tokens), weight = BoxOperand(weights);
   long long cycles = 0;
 #pragma unroll 1
   for (uint32_t round = 0; round < 2; ++round) {  // the first brings the instructions
@@ -75,7 +76,6 @@ __global__ void WarpgroupChain(long long* times, float* sums) {
     const long long start = clock64();
 #pragma unroll 1
     for (uint32_t step = 0; step < kSteps; step += 2 * kBoxSteps) {
-      const uint64_t token = BoxOperand(tokens), weight = BoxOperand(weights);
       BeginProducts();
 #pragma unroll
       for (uint32_t i = 0; i < 2 * kBoxSteps; ++i) {

@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// y = x Wᵀ + b for up to four tokens, weights in bf16, and maps with few outputs and many inputs,
-// by the warpgroup's matrix instruction. A block has up to 24 outputs and walks all of K; nothing
+// y = x Wᵀ + b for up to four tokens, weights in bf16, and maps with few outputs,
+// by the warpgroup's matrix instruction. A block has up to 32 outputs and walks all of K; nothing
 // is split over K, so each output is one chain. A step of the chain takes 18 to 22 cycles, where
 // that of a warp's instruction takes 32. One warp brings the weights through a ring and begins
 // before the kernel before this one has ended; when it has asked for all of them, it asks for
@@ -27,9 +27,10 @@
 namespace rivulet::cuda {
 namespace {
 
-constexpr uint32_t kMostHeldTokens = 4, kMostHeldTiles = 3;
-constexpr uint32_t kMultipliers = 4;  // warps
-constexpr uint32_t kHeldThreads = (kMultipliers + 1) * 32;
+constexpr uint32_t kMostHeldTokens = 4, kMostHeldTiles = 4;
+// Warps: those that multiply, the one that brings weights, the one that computes factors.
+constexpr uint32_t kMultipliers = 4, kBringer = kMultipliers, kScaler = kBringer + 1;
+constexpr uint32_t kHeldThreads = (kScaler + 1) * 32;
 constexpr uint32_t kStageBoxes = 4;
 constexpr uint32_t kStageInputs = kStageBoxes * kBoxColumns;
 constexpr uint32_t kChunkNumbers = 8;  // of 16 bytes
@@ -37,7 +38,7 @@ constexpr uint32_t kRowsOfGroup = 8;   // of the instruction's tokens
 // Of an operand of tokens, if its groups did not lie at the same place: so compute-sanitizer takes
 // it, and so much is there behind the last chunk.
 constexpr uint32_t kOperandBytes = 64 * 32;
-// Of a token's chunks, in chunks. At a distance of one, a step would take longer.
+// Of a token's chunks, in chunks.
 constexpr uint32_t DistanceOf(uint32_t tokens) { return tokens < 2 ? 2 : tokens; }
 
 struct HeldCall {
@@ -50,11 +51,6 @@ struct HeldCall {
   WeightsAhead ahead;
 };
 
-__device__ inline void StoreShared(uint32_t address, uint4 x) {
-  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};\n" ::"r"(address), "r"(x.x), "r"(x.y),
-               "r"(x.z), "r"(x.w)
-               : "memory");
-}
 // Of the warps that multiply.
 __device__ inline void MeetMultipliers() {
   asm volatile("bar.sync 1, %0;\n" ::"n"(kMultipliers * 32) : "memory");
@@ -79,33 +75,29 @@ class HeldTokens {
         tokens_(weights_ + call.slots * kStageBytes) {}
 
   __device__ void Start() {
-    if (warp_ == kMultipliers && lane_ == 0) {
+    if (warp_ == kBringer && lane_ == 0) {
       StartWeights(c_.weights, Stages(), b_, FirstOutput(), kMultipliers);
     }
     __syncthreads();
   }
 
   __device__ void Run() {
-    if (warp_ < kMultipliers) {
-      float2 weight[kTiles] = {};
-      if (warp_ == 0 && c_.out.adds()) ReadWeights(weight);
-      AwaitLastKernel();
-      float2 before[kTiles] = {};
-      if (warp_ == 0 && c_.out.adds()) ReadBefore(before);
-      if (c_.out.scales()) BringFactor();
-      Hold();
-      MultiplyAll(before, weight);
-      return;
+    if (warp_ == kScaler) {
+      if (c_.out.scales()) BringFactors<1, kTokens>(c_.out, 0, kWriters, factors_);
+    } else if (warp_ == kBringer) {
+      if (lane_ == 0) BringAllWeights();
+      __syncwarp();
+      FetchByWarp(c_.ahead, b_);
+    } else {
+      MakeOutputs();
     }
-    if (lane_ == 0) BringAllWeights();
-    __syncwarp();
-    FetchByWarp(c_.ahead, b_);
   }
 
  private:
   using Sums = float[4 * kTiles];
 
   static constexpr uint32_t kHolders = kMultipliers * 32;  // threads
+  static constexpr uint32_t kWriters = 32;                 // threads
   static constexpr uint32_t kLoads = 5;                    // of each token
   static constexpr uint32_t kDistance = DistanceOf(kTokens);
 
@@ -120,7 +112,17 @@ class HeldTokens {
     BringWeights(c_.weights, Stages(), b_, [&](uint32_t) { return FirstOutput(); });
   }
 
-  // By the warps that multiply.
+  // By the warps that multiply. The first one stores the outputs.
+  __device__ void MakeOutputs() {
+    float2 weight[kTiles] = {}, before[kTiles] = {};
+    const bool adds = warp_ == 0 && c_.out.adds();
+    if (adds) ReadWeights(weight);
+    AwaitLastKernel();
+    if (adds) ReadBefore(before);
+    Hold();
+    MultiplyAll(before, weight);
+  }
+
   __device__ void Hold() const {
 #pragma unroll 1
     for (uint32_t chunk = threadIdx.x; chunk < Chunks(); chunk += kLoads * kHolders) {
@@ -157,7 +159,7 @@ class HeldTokens {
 
   __device__ void MultiplyAll(const float2 (&before)[kTiles], const float2 (&weight)[kTiles]) {
     RingPlace weights(weights_, kStageBytes, c_.slots, b_.weights_full);
-    uint64_t token = NarrowOperand(tokens_, kDistance * 16);
+    uint32_t tokens = tokens_;
     Sums sum;
 #pragma unroll
     for (float& x : sum) x = 0.0f;
@@ -165,30 +167,22 @@ class HeldTokens {
 #pragma unroll 1
     for (uint32_t stage = 0; stage < c_.stages; ++stage) {
       WaitBarrier(weights.barrier, weights.parity);
-      MultiplyStage(token, weights.stage, sum);
+      MultiplyStage(tokens, weights.stage, sum);
       AwaitProducts<1>();
       if (stage > 0) ReleaseWeights(barrier);
       barrier = weights.barrier;
       weights.Advance();
-      token += kStageInputs / kChunkNumbers * kDistance;
+      tokens += kStageInputs / kChunkNumbers * kDistance * 16;
     }
     AwaitProducts<0>();
     AnnounceEnd(b_);
-    if (warp_ == 0) Write(sum, before, weight);
+    if (warp_ != 0) return;
+    if (c_.out.scales()) AwaitFactors<1>(kWriters);
+    Write(sum, before, weight);
   }
 
   __device__ uint32_t Column(uint32_t tile) const {
     return FirstOutput() + tile * 8 + lane_ % 4 * 2;
-  }
-  // A warp that multiplies has one.
-  __device__ void BringFactor() const {
-    const RowFactor& factor = c_.out.factor;
-    if (warp_ >= c_.x.rows) return;
-    if (factor.values != nullptr) {
-      factors_[warp_] = ReadLate(factor.values + warp_);
-    } else {
-      ComputeFactors<1>(factor, warp_, 1, warp_, c_.x.rows, factors_);
-    }
   }
   __device__ void ReadWeights(float2 (&weight)[kTiles]) const {
 #pragma unroll
@@ -200,10 +194,11 @@ class HeldTokens {
   }
 
   // Without a branch, as in hundred_tokens.cu.
-  __device__ void MultiplyStage(uint64_t token, uint32_t weights, Sums& sum) const {
+  __device__ void MultiplyStage(uint32_t tokens, uint32_t weights, Sums& sum) const {
     constexpr uint32_t kBoxSteps = kBoxColumns / 16, kStepBytes = 32;
     constexpr uint32_t kTokenStep = 16 / kChunkNumbers * kDistance;
-    const uint64_t weight = BoxOperand(weights);
+    const MatrixOperand token = NarrowOperand(tokens, kDistance * 16);
+    const MatrixOperand weight = BoxOperand(weights);
     BeginProducts();
 #pragma unroll
     for (uint32_t step = 0; step < kStageBoxes * kBoxSteps; ++step) {
@@ -249,14 +244,18 @@ struct HeldShape {
   size_t token_bytes;
 };
 
-// Each block gets the same number of adjacent outputs.
+bool IsLong(const DeviceLinear& linear) { return linear.stride >= 2048; }
+
+// Each block gets the same number of adjacent outputs. With short chains two rows are faster in the
+// form for four, which leaves fewer registers to blocks of the next kernels: 130M takes 0.326
+// instead of 0.350 ms.
 HeldShape ShapeFor(const DeviceLinear& linear, uint32_t rows, uint32_t processors) {
   HeldShape shape;
   const uint32_t tiles = Parts(linear.outputs, 8);
   shape.tiles = Parts(tiles, processors);
   shape.blocks = Parts(tiles, shape.tiles);
   shape.stages = Parts(linear.stride, kStageInputs);
-  shape.tokens = rows <= 2 ? rows : kMostHeldTokens;
+  shape.tokens = rows <= 2 && IsLong(linear) ? rows : kMostHeldTokens;
   // Behind the last chunk the instruction reads on to the end of a group.
   const uint32_t chunks = shape.stages * kStageInputs / kChunkNumbers;
   shape.token_bytes = (size_t{chunks} * DistanceOf(shape.tokens) + kRowsOfGroup) * 16;
@@ -268,13 +267,15 @@ HeldShape ShapeFor(const DeviceLinear& linear, uint32_t rows, uint32_t processor
   return shape;
 }
 
-// Whether it is faster than few_tokens.cu, which begins sooner: measured with chains of 96, 128,
-// 256 and 320 steps (docs/gpu_notes.md#chains-of-few-outputs). A ring of fewer stages would be
+// Whether it is faster than few_tokens.cu, which begins sooner: measured with chains of 48, 96,
+// 128, 256 and 320 steps (docs/gpu_notes.md#chains-of-few-outputs). A ring of fewer stages would be
 // empty too often.
 bool Serves(const DeviceLinear& linear, uint32_t rows, const HeldShape& shape) {
-  constexpr uint32_t kLongChain = 2048, kLeastSlots = 4;  // inputs, stages
-  return rows <= kMostHeldTokens && shape.tiles <= kMostHeldTiles && linear.stride >= kLongChain &&
-         shape.slots >= kLeastSlots;
+  constexpr uint32_t kLeastInputs = 768, kLeastSlots = 4;
+  const bool few =
+      IsLong(linear) ? shape.tiles < kMostHeldTiles : rows > 1 && linear.stride >= kLeastInputs;
+  return few && rows <= kMostHeldTokens && shape.tiles <= kMostHeldTiles &&
+         shape.slots >= std::min(kLeastSlots, shape.stages);
 }
 
 template <int kTiles, int kTokens>
@@ -308,7 +309,8 @@ bool LaunchTiles(const DeviceLinear& linear, const Operand& x, const ProductOutp
     return function(linear, x, out, shape, ahead, context);
   };
   if (shape.tiles == 1) return launch(Launch<1, kTokens>);
-  return launch(shape.tiles == 2 ? Launch<2, kTokens> : Launch<3, kTokens>);
+  if (shape.tiles == 2) return launch(Launch<2, kTokens>);
+  return launch(shape.tiles == 3 ? Launch<3, kTokens> : Launch<4, kTokens>);
 }
 
 }  // namespace

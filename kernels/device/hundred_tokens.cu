@@ -189,13 +189,18 @@ class HundredTokens {
   // waits for each otherwise.
   __device__ void MultiplyStage(uint32_t tokens, uint32_t weights, Sums& sum) const {
     constexpr uint32_t kStep = 32;  // bytes of k16
-    const uint64_t token = BoxOperand(tokens), weight = BoxOperand(weights);
+    const MatrixOperand weight = BoxOperand(weights);
+    MatrixOperand token[kStageBoxes];
+#pragma unroll
+    for (uint32_t box = 0; box < kStageBoxes; ++box) {
+      token[box] = BoxOperand(tokens + box * token_box_);
+    }
     BeginProducts();
 #pragma unroll
     for (uint32_t box = 0; box < kStageBoxes; ++box) {
 #pragma unroll
       for (uint32_t k = 0; k < kBoxRowBytes; k += kStep) {
-        WarpgroupProduct<kTiles>::MultiplyAdd(sum, token + (box * token_box_ + k) / 16,
+        WarpgroupProduct<kTiles>::MultiplyAdd(sum, token[box] + k / 16,
                                               weight + (box * kWeightBox + k) / 16);
       }
     }

@@ -11,8 +11,8 @@
 // With few rows neither instructions nor numbers are in a cache when a product ends. So weights of
 // the norm and the residual stream are read before the chains, and tens_of_tokens.cu and
 // hundred_tokens.cu rehearse what they do with outputs before their tokens are there
-// (rehearsal.cuh) and have warps that do nothing but compute factors. With up to four tokens the
-// warps that multiply compute them while the tokens come.
+// (rehearsal.cuh) and have warps that do nothing but compute factors, as has held_tokens.cu. In
+// few_tokens.cu the warps that multiply compute them while the tokens come.
 #ifndef RIVULET_KERNELS_DEVICE_PRODUCT_OUTPUTS_CUH_
 #define RIVULET_KERNELS_DEVICE_PRODUCT_OUTPUTS_CUH_
 
@@ -84,14 +84,14 @@ __device__ inline void ComputeFactors(const RowFactor& factor, uint32_t first, u
   }
 }
 
-// Factors of all rows to shared memory, by so many warps of a block that do nothing else. With
-// fewer or more rows at once steps were slower.
-constexpr uint32_t kFactorWarps = 4;
+// Factors of all rows to shared memory, by so many warps of a block that do nothing else, each of
+// which has some rows at once: with fewer or more of the latter steps were slower.
+constexpr uint32_t kFactorWarps = 4, kFactorsAtOnce = 4;
 
 // `writers`: threads that await them (AwaitFactors).
+template <uint32_t kWarps = kFactorWarps, uint32_t kAtOnce = kFactorsAtOnce>
 __device__ inline void BringFactors(const ProductOutputs& out, uint32_t warp, uint32_t writers,
                                     float* factors) {
-  constexpr uint32_t kAtOnce = 4;
   if (out.factor.values != nullptr) {
     AwaitLastKernel();
     const uint32_t token = warp * 32 + threadIdx.x % 32;
@@ -104,18 +104,19 @@ __device__ inline void BringFactors(const ProductOutputs& out, uint32_t warp, ui
       asm volatile("" : "+r"(rows));  // one copy of the work for both passes
 #pragma unroll 1
       do {
-        ComputeFactors<kAtOnce>(out.factor, first, kFactorWarps, out.rows - 1, rows, factors);
-        first += kAtOnce * kFactorWarps;
+        ComputeFactors<kAtOnce>(out.factor, first, kWarps, out.rows - 1, rows, factors);
+        first += kAtOnce * kWarps;
       } while (first < rows);
     }
   }
   __threadfence_block();
-  asm volatile("bar.arrive 3, %0;\n" ::"r"(writers + kFactorWarps * 32) : "memory");
+  asm volatile("bar.arrive 3, %0;\n" ::"r"(writers + kWarps * 32) : "memory");
 }
 constexpr uint32_t kMostBroughtFactors = kFactorWarps * 32;  // rows
 
+template <uint32_t kWarps = kFactorWarps>
 __device__ inline void AwaitFactors(uint32_t writers) {
-  asm volatile("bar.sync 3, %0;\n" ::"r"(writers + kFactorWarps * 32) : "memory");
+  asm volatile("bar.sync 3, %0;\n" ::"r"(writers + kWarps * 32) : "memory");
 }
 
 // The factor of a token; there may be fewer.

@@ -14,20 +14,42 @@
 
 namespace rivulet::cuda {
 
-// Where an operand of k16 begins: a box's address in shared memory plus 32 bytes for each k16 step.
-// Groups of 8 rows follow each other at 1024 bytes; chunks are exchanged as in a box.
-__device__ inline uint64_t BoxOperand(uint32_t shared) {
-  constexpr uint64_t kExchangedBy128 = uint64_t{1} << 62;
-  constexpr uint64_t kGroupDistance = uint64_t{1024 / 16} << 32, kUnused = uint64_t{1} << 16;
-  return kExchangedBy128 | kGroupDistance | kUnused | (shared & 0x3ffff) >> 4;
+// Where an operand of k16 begins, as the instruction takes it: the address and the distances of its
+// parts. Moving it changes the lower half only, so a step costs an addition and not one of 64 bits
+// with its carry: a warp issues its instructions in order, and those between two matrix
+// instructions would take longer than these
+// (docs/gpu_notes.md#what-lies-between-matrix-instructions).
+struct MatrixOperand {
+  uint32_t low, high;
+
+  // `sixteens`: of bytes.
+  __device__ MatrixOperand operator+(uint32_t sixteens) const { return {low + sixteens, high}; }
+};
+
+// The compiler then knows that all lanes have the same number. Operands that are made of it are
+// moved in the registers that the instruction reads, if they are made in the same round of a loop.
+__device__ inline uint32_t OfWarp(uint32_t x) { return __shfl_sync(0xffffffffu, x, 0); }
+
+// Of a box's address in shared memory plus 32 bytes for each k16 step. Chunks are exchanged as in a
+// box. Groups of 8 rows follow each other at so many bytes.
+__device__ inline MatrixOperand BoxOperand(uint32_t shared, uint32_t group_distance = 1024) {
+  constexpr uint32_t kExchangedBy128 = 1u << 30, kUnused = 1u << 16;
+  return {OfWarp(kUnused | (shared & 0x3ffff) >> 4), kExchangedBy128 | group_distance / 16};
 }
 
 // The same for an operand of a few rows whose chunks are not exchanged: the 16 bytes of
 // neighbouring rows lie side by side, and chunks of one row are `chunk_distance` bytes apart, a
 // multiple of 16. All groups of 8 rows lie at the same place. Adding n · chunk_distance / 16 moves
 // by n chunks. Behind the last chunk the instruction reads 112 bytes more.
-__device__ inline uint64_t NarrowOperand(uint32_t shared, uint32_t chunk_distance) {
-  return uint64_t{chunk_distance} / 16 << 16 | (shared & 0x3ffff) >> 4;
+__device__ inline MatrixOperand NarrowOperand(uint32_t shared, uint32_t chunk_distance) {
+  return {OfWarp(chunk_distance / 16 << 16 | (shared & 0x3ffff) >> 4), 0};
+}
+
+// 16 bytes of an operand.
+__device__ inline void StoreShared(uint32_t address, uint4 x) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};\n" ::"r"(address), "r"(x.x), "r"(x.y),
+               "r"(x.z), "r"(x.w)
+               : "memory");
 }
 
 // What this warp has written to registers and shared memory comes before the instructions that
@@ -87,38 +109,42 @@ struct WarpgroupProduct;
 #define RIVULET_WARPGROUP_PRODUCT(tiles, outputs, a, b, one)                                      \
   template <>                                                                                     \
   struct WarpgroupProduct<tiles> {                                                                \
-    __device__ static void MultiplyAdd(float (&sum)[4 * (tiles)], uint64_t tokens,                \
-                                       uint64_t weights) {                                        \
+    __device__ static void MultiplyAdd(float (&sum)[4 * (tiles)], MatrixOperand tokens,           \
+                                       MatrixOperand weights) {                                   \
       asm volatile(                                                                               \
           "{\n"                                                                                   \
           ".reg .pred adds;\n"                                                                    \
+          ".reg .b64 left, right;\n"                                                              \
           "setp.ne.b32 adds, " one                                                                \
           ", 0;\n"                                                                                \
+          "mov.b64 left, {" a                                                                     \
+          "};\n"                                                                                  \
+          "mov.b64 right, {" b                                                                    \
+          "};\n"                                                                                  \
           "wgmma.mma_async.sync.aligned.m64n" outputs "k16.f32.bf16.bf16 {" RIVULET_NAMES_##tiles \
-          "}, " a ", " b                                                                          \
-          ", adds, 1, 1, 0, 0;\n"                                                                 \
+          "}, left, right, adds, 1, 1, 0, 0;\n"                                                   \
           "}\n"                                                                                   \
           : RIVULET_SUMS_##tiles                                                                  \
-          : "l"(tokens), "l"(weights), "n"(1));                                                   \
+          : "r"(tokens.low), "r"(tokens.high), "r"(weights.low), "r"(weights.high), "n"(1));      \
     }                                                                                             \
   };
 
-RIVULET_WARPGROUP_PRODUCT(1, "8", "%4", "%5", "%6")
-RIVULET_WARPGROUP_PRODUCT(2, "16", "%8", "%9", "%10")
-RIVULET_WARPGROUP_PRODUCT(3, "24", "%12", "%13", "%14")
-RIVULET_WARPGROUP_PRODUCT(4, "32", "%16", "%17", "%18")
-RIVULET_WARPGROUP_PRODUCT(5, "40", "%20", "%21", "%22")
-RIVULET_WARPGROUP_PRODUCT(6, "48", "%24", "%25", "%26")
-RIVULET_WARPGROUP_PRODUCT(7, "56", "%28", "%29", "%30")
-RIVULET_WARPGROUP_PRODUCT(8, "64", "%32", "%33", "%34")
-RIVULET_WARPGROUP_PRODUCT(9, "72", "%36", "%37", "%38")
-RIVULET_WARPGROUP_PRODUCT(10, "80", "%40", "%41", "%42")
-RIVULET_WARPGROUP_PRODUCT(11, "88", "%44", "%45", "%46")
-RIVULET_WARPGROUP_PRODUCT(12, "96", "%48", "%49", "%50")
-RIVULET_WARPGROUP_PRODUCT(13, "104", "%52", "%53", "%54")
-RIVULET_WARPGROUP_PRODUCT(14, "112", "%56", "%57", "%58")
-RIVULET_WARPGROUP_PRODUCT(15, "120", "%60", "%61", "%62")
-RIVULET_WARPGROUP_PRODUCT(16, "128", "%64", "%65", "%66")
+RIVULET_WARPGROUP_PRODUCT(1, "8", "%4, %5", "%6, %7", "%8")
+RIVULET_WARPGROUP_PRODUCT(2, "16", "%8, %9", "%10, %11", "%12")
+RIVULET_WARPGROUP_PRODUCT(3, "24", "%12, %13", "%14, %15", "%16")
+RIVULET_WARPGROUP_PRODUCT(4, "32", "%16, %17", "%18, %19", "%20")
+RIVULET_WARPGROUP_PRODUCT(5, "40", "%20, %21", "%22, %23", "%24")
+RIVULET_WARPGROUP_PRODUCT(6, "48", "%24, %25", "%26, %27", "%28")
+RIVULET_WARPGROUP_PRODUCT(7, "56", "%28, %29", "%30, %31", "%32")
+RIVULET_WARPGROUP_PRODUCT(8, "64", "%32, %33", "%34, %35", "%36")
+RIVULET_WARPGROUP_PRODUCT(9, "72", "%36, %37", "%38, %39", "%40")
+RIVULET_WARPGROUP_PRODUCT(10, "80", "%40, %41", "%42, %43", "%44")
+RIVULET_WARPGROUP_PRODUCT(11, "88", "%44, %45", "%46, %47", "%48")
+RIVULET_WARPGROUP_PRODUCT(12, "96", "%48, %49", "%50, %51", "%52")
+RIVULET_WARPGROUP_PRODUCT(13, "104", "%52, %53", "%54, %55", "%56")
+RIVULET_WARPGROUP_PRODUCT(14, "112", "%56, %57", "%58, %59", "%60")
+RIVULET_WARPGROUP_PRODUCT(15, "120", "%60, %61", "%62, %63", "%64")
+RIVULET_WARPGROUP_PRODUCT(16, "128", "%64, %65", "%66, %67", "%68")
 
 }  // namespace rivulet::cuda
 
