@@ -94,35 +94,63 @@ __device__ ull BlockScan(ull x, Shared& shared) {
 
 // --- one look at the whole row ------------------------------------------------------------------
 
-// Finds the largest logit, the lowest id among equals, and the first that is not finite, which is
-// kept if one was found before.
-__device__ void Scan(const Row& row, Shared& shared) {
+// The largest logit that a thread or a warp has seen, the lowest id among equals, and the first
+// that is not finite.
+struct Largest {
   float best = -INFINITY;
   uint32_t id = kNoToken, broken = kNoToken;
-#pragma unroll 4
-  for (uint32_t i = threadIdx.x; i < row.vocab; i += kThreads) {
-    const float x = row.logits[i];
+
+  // Of rising ids.
+  __device__ void See(float x, uint32_t i) {
     if (!isfinite(x) && i < broken) broken = i;
     if (x > best) best = x, id = i;
   }
-  const auto better = [&](float x, uint32_t i) {
-    if (x > best || (x == best && i < id)) best = x, id = i;
-  };
-  for (int step = 16; step > 0; step /= 2) {
-    const float x = __shfl_xor_sync(kAll, best, step);
-    const uint32_t i = __shfl_xor_sync(kAll, id, step);
-    better(x, i);
+  __device__ void OfWarp() {
+    for (int step = 16; step > 0; step /= 2) {
+      const float x = __shfl_xor_sync(kAll, best, step);
+      const uint32_t i = __shfl_xor_sync(kAll, id, step);
+      if (x > best || (x == best && i < id)) best = x, id = i;
+    }
   }
-  if (broken != kNoToken) atomicMin(&shared.broken, broken);
-  if (threadIdx.x % 32 == 0) {
-    shared.values[threadIdx.x / 32] = best;
-    shared.ids[threadIdx.x / 32] = id;
+};
+
+// Of a thread's logits. Loads of several fours run at once: a row comes from L2.
+__device__ Largest LargestOfThread(const Row& row) {
+  constexpr uint32_t kAtOnce = 7;
+  const auto* const logits = reinterpret_cast<const float4*>(row.logits);
+  const uint32_t fours = reinterpret_cast<uintptr_t>(logits) % 16 == 0 ? row.vocab / 4 : 0;
+  Largest largest;
+#pragma unroll 1
+  for (uint32_t first = threadIdx.x; first < fours; first += kAtOnce * kThreads) {
+    float4 x[kAtOnce];
+#pragma unroll
+    for (uint32_t j = 0; j < kAtOnce; ++j) x[j] = logits[min(first + j * kThreads, fours - 1)];
+#pragma unroll
+    for (uint32_t j = 0; j < kAtOnce; ++j) {
+      const uint32_t four = first + j * kThreads;
+      if (four >= fours) break;
+      largest.See(x[j].x, 4 * four), largest.See(x[j].y, 4 * four + 1);
+      largest.See(x[j].z, 4 * four + 2), largest.See(x[j].w, 4 * four + 3);
+    }
   }
+  for (uint32_t i = 4 * fours + threadIdx.x; i < row.vocab; i += kThreads) {
+    largest.See(row.logits[i], i);
+  }
+  return largest;
+}
+
+// Finds the largest logit and the first that is not finite, which is kept if one was found before.
+__device__ void Scan(const Row& row, Shared& shared) {
+  const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  Largest largest = LargestOfThread(row);
+  if (largest.broken != kNoToken) atomicMin(&shared.broken, largest.broken);
+  largest.OfWarp();
+  if (lane == 0) shared.values[warp] = largest.best, shared.ids[warp] = largest.id;
   __syncthreads();
-  if (threadIdx.x == 0) {
-    for (uint32_t warp = 1; warp < kWarps; ++warp) better(shared.values[warp], shared.ids[warp]);
-    shared.best = best;
-    shared.best_token = id < row.vocab ? id : 0;
+  if (warp == 0) {
+    Largest all = {shared.values[lane], shared.ids[lane]};
+    all.OfWarp();
+    if (lane == 0) shared.best = all.best, shared.best_token = all.id < row.vocab ? all.id : 0;
   }
   __syncthreads();
 }
