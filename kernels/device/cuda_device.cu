@@ -139,6 +139,8 @@ class CudaDevice final : public Device {
     cuda::LaunchPrepareAndRecur(prepare, recur, NextWeights(recur.rows.tokens), fp32_rows(),
                                 context_);
   }
+  void ProjectAndRecur(const ProjectionCall& projection, const PrepareCall& prepare,
+                       const RecurCall& recur) override;
   void Attend(const AttendCall& call) override { cuda::LaunchAttend(call, fp32_rows(), context_); }
   void PoolKeys(const PoolKeysCall& call) override { cuda::LaunchPoolKeys(call, context_); }
   void ChoosePools(const ChoosePoolsCall& call) override {
@@ -509,6 +511,15 @@ bool CudaDevice::ScaledProduct(const DeviceLinear& linear, const Operand& x,
   if (may_leave && factor.values != nullptr && x.rows >= kLeastLeftRows) return false;
   cuda::LaunchScaleRows(factor, y, context_);
   return true;
+}
+
+void CudaDevice::ProjectAndRecur(const ProjectionCall& projection, const PrepareCall& prepare,
+                                 const RecurCall& recur) {
+  if (!fp32_rows() && cuda::LaunchProjectAndRecur(projection, prepare, recur, context_)) {
+    Follow(projection.linear, projection.x.rows);
+    return;
+  }
+  Device::ProjectAndRecur(projection, prepare, recur);
 }
 
 // With more rows, blocks take longer to add up the squares of all of them than another kernel

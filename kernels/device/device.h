@@ -41,6 +41,7 @@ namespace rivulet {
 struct RowFactor;
 struct AddLateCall;
 struct AddProductCall;
+struct ProjectionCall;
 struct AddNormCall;
 struct ScaleOperandCall;
 struct BlockProductCall;
@@ -173,6 +174,10 @@ class Device {
     Prepare(prepare);
     Recur(recur);
   }
+  // The same behind the product that makes what `prepare` and the gate of `recur` read, and that
+  // nothing else reads: its outputs, too, may be left unwritten, or without their factor.
+  virtual void ProjectAndRecur(const ProjectionCall& projection, const PrepareCall& prepare,
+                               const RecurCall& recur);
   virtual void Attend(const AttendCall& call) = 0;
   virtual void PoolKeys(const PoolKeysCall& call) = 0;
   virtual void ChoosePools(const ChoosePoolsCall& call) = 0;

@@ -75,6 +75,14 @@ struct AddProductCall {
   LateNorm norm;
 };
 
+// A product y = factor · x Wᵀ whose outputs are left to another operation (ProjectAndRecur).
+struct ProjectionCall {
+  DeviceLinear linear;  // without a bias
+  Operand x;
+  RowFactor factor;  // given
+  FloatMatrix y;     // [T, outputs]
+};
+
 // x = keep · x, + add · norm(factor · update) (if given); y = norm(x) (if given).
 struct AddNormCall {
   FloatMatrix x;                  // [T, hidden]

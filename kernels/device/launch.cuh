@@ -204,6 +204,10 @@ void LaunchRecur(const RecurCall& call, const NextWeights& next, bool fp32_rows,
 // LaunchPrepare and LaunchRecur, in one launch where a kernel can do both and is faster so.
 void LaunchPrepareAndRecur(const PrepareCall& prepare, const RecurCall& recur,
                            const NextWeights& next, bool fp32_rows, const LaunchContext& context);
+// LaunchPrepareAndRecur and the product before it. False: not of a shape for which there is a
+// kernel, and nothing is launched.
+bool LaunchProjectAndRecur(const ProjectionCall& projection, const PrepareCall& prepare,
+                           const RecurCall& recur, const LaunchContext& context);
 void LaunchFenwick(const FenwickCall& call, bool fp32_rows, const LaunchContext& context);
 void LaunchAttend(const AttendCall& call, bool fp32_products, const LaunchContext& context);
 void LaunchPoolKeys(const PoolKeysCall& call, const LaunchContext& context);

@@ -67,21 +67,27 @@ bool IsFaster(const RecurCall& recur, const LaunchContext& context) {
 
 // False: not of this kind, and nothing is launched.
 bool LaunchTogether(const PrepareCall& prepare, RecurCall recur, const LaunchContext& context) {
-  if (!CanPrepare(prepare, recur) || !IsFaster(recur, context)) return false;
+  UnpreparedRows rows;
+  if (!IsFaster(recur, context) || !ReadUnprepared(prepare, recur, rows)) return false;
+  return LaunchDecode(recur, context, &rows);
+}
+
+}  // namespace
+
+bool ReadUnprepared(const PrepareCall& prepare, RecurCall& recur, UnpreparedRows& rows) {
+  if (!CanPrepare(prepare, recur)) return false;
   const auto read_unprepared = [&](const float*& rows, uint32_t& stride) {
     const PreparedPart& part = *PartOf(prepare, rows);
     rows = part.x, stride = part.x_stride;
   };
   const PreparedPart& step = *PartOf(prepare, recur.g);
-  const UnpreparedRows rows = {prepare.convolution, step.bias, step.low, step.high};
+  rows = {prepare.convolution, step.bias, step.low, step.high};
   read_unprepared(recur.q, recur.q_stride);
   read_unprepared(recur.k, recur.k_stride);
   read_unprepared(recur.v, recur.v_stride);
   read_unprepared(recur.g, recur.g_stride);
-  return LaunchDecode(recur, context, &rows);
+  return true;
 }
-
-}  // namespace
 
 void LaunchPrepareAndRecur(const PrepareCall& prepare, const RecurCall& recur,
                            const NextWeights& next, bool fp32_rows, const LaunchContext& context) {

@@ -1,8 +1,10 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A recurrence whose kernel prepares its own rows on the GPU: the same bits as row preparation and
-// the recurrence one after the other, in outputs and in all of the state.
+// A recurrence whose kernel prepares its own rows on the GPU, and one that does the product before
+// them as well: the same bits as product, row preparation and recurrence one after the other, in
+// outputs and in all of the state.
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -34,6 +36,7 @@ struct Shape {
   bool bf16_state = false;
   bool has_skip = true, has_step_bias = true;
   std::set<uint32_t> together = {1, 2, 4, 9, 60};  // rows for which one kernel does both
+  std::vector<uint32_t> projected = {};  // inputs of products of one row that it does as well
 
   uint32_t values() const { return heads * value_dim; }
   uint32_t keys() const { return groups * key_dim; }
@@ -50,6 +53,8 @@ std::vector<Shape> Shapes() {
                                {"no_bias", 8, 1, 16, 64},  {"alone", 4, 4, 112, 64}};
   shapes[5].has_skip = false;
   shapes[6].has_step_bias = false;
+  shapes[0].projected = {768, 1024};
+  shapes[5].projected = {768};
   shapes[1].together = {};      // narrow values
   shapes[4].together = {1, 4};  // where it is faster
   const size_t count = shapes.size();
@@ -59,6 +64,12 @@ std::vector<Shape> Shapes() {
     shape.bf16_state = true;
     shapes.push_back(shape);
   }
+  return shapes;
+}
+
+std::vector<Shape> ProjectedShapes() {
+  std::vector<Shape> shapes = Shapes();
+  std::erase_if(shapes, [](const Shape& shape) { return shape.projected.empty(); });
   return shapes;
 }
 
@@ -152,12 +163,15 @@ class PrepareAndRecurTest : public testing::TestWithParam<Shape> {
     FloatMatrix rows;
   };
   Calls CallsOf(Device& device, const Inputs& inputs) {
+    return CallsOf(device, inputs,
+                   MatrixOn(device, inputs.x, inputs.segments.size(), GetParam().columns()));
+  }
+  Calls CallsOf(Device& device, const Inputs& inputs, FloatMatrix x) {
     const Shape& s = GetParam();
     const auto count = static_cast<uint32_t>(inputs.segments.size());
     const uint32_t columns = s.channels() + s.heads;
     const std::vector<float> unwritten(size_t{count} * columns,
                                        std::numeric_limits<float>::infinity());
-    const FloatMatrix x = MatrixOn(device, inputs.x, count, s.columns());
     const FloatMatrix rows = MatrixOn(device, unwritten, count, columns);
     const PrepareCall prepare = PrepareOf(device, inputs, x, rows);
     RecurCall recur = RecurOf(device, inputs, prepare);
@@ -248,6 +262,10 @@ class PrepareAndRecurTest : public testing::TestWithParam<Shape> {
       device.Prepare(calls.prepare);
       device.Recur(calls.recur);
     }
+    return ResultOf(device, inputs, calls);
+  }
+
+  Result ResultOf(Device& device, const Inputs& inputs, const Calls& calls) {
     const GatedOutputs& gated = calls.recur.gated;
     const auto bytes = [&](const std::byte* from, size_t count) {
       return FromDevice(device, reinterpret_cast<const uint8_t*>(from), count);
@@ -259,8 +277,57 @@ class PrepareAndRecurTest : public testing::TestWithParam<Shape> {
             FromDevice(device, calls.rows.data, inputs.segments.size() * calls.rows.stride)};
   }
 
+  // A product of one row of so many numbers, whose outputs take the place of Inputs::x.
+  struct Product {
+    std::vector<float> weights, input, squares;
+  };
+  Product RandomProduct(uint32_t width) {
+    Product product{RandomFloats(size_t{GetParam().columns()} * width, random_),
+                    RandomFloats(width, random_),
+                    RandomFloats(width / LateNorm::kSquares, random_)};
+    for (float& w : product.weights) w /= std::sqrt(static_cast<float>(width));
+    for (float& s : product.squares) s = s * s + 4.0f;
+    return product;
+  }
+  ProjectionCall ProjectionOf(Device& device, const Product& product) {
+    const size_t width = product.input.size(), counted = product.squares.size();
+    const std::vector<LinearSource> sources = {
+        {product.weights.data(), DType::kFloat32, GetParam().columns()}};
+    const auto linear = device.Pack(sources, width);
+    EXPECT_TRUE(linear.ok()) << linear.status();
+    const FloatMatrix squares = MatrixOn(device, product.squares, 1, counted);
+    const std::vector<float> unwritten(GetParam().columns(),
+                                       std::numeric_limits<float>::infinity());
+    return {.linear = *linear,
+            .x = OperandOf(device, product.input, 1, width),
+            .factor = {.squares = squares.data,
+                       .stride = static_cast<uint32_t>(squares.stride),
+                       .count = static_cast<uint32_t>(counted),
+                       .width = static_cast<uint32_t>(width),
+                       .eps = 1e-5f},
+            .y = MatrixOn(device, unwritten, 1, GetParam().columns())};
+  }
+  // `values`: the factor is given as a value.
+  Result Run(Device& device, const Inputs& inputs, const Product& product, bool together,
+             bool values) {
+    ProjectionCall projection = ProjectionOf(device, product);
+    if (values) projection.factor = {.values = ToDevice(device, std::vector<float>{0.7f})};
+    const Calls calls = CallsOf(device, inputs, projection.y);
+    if (together) {
+      device.ProjectAndRecur(projection, calls.prepare, calls.recur);
+    } else {
+      device.Device::ProjectAndRecur(projection, calls.prepare, calls.recur);
+    }
+    const std::vector<float> y = NumbersOf(device, projection.y);
+    EXPECT_EQ(std::count_if(y.begin(), y.end(), [](float x) { return std::isfinite(x); }),
+              together ? 0 : std::ptrdiff_t{GetParam().columns()});
+    return ResultOf(device, inputs, calls);
+  }
+
   std::mt19937_64 random_{TestSeed()};
 };
+
+class ProjectAndRecurTest : public PrepareAndRecurTest {};
 
 // How many prepared numbers were written.
 size_t Written(const std::vector<float>& rows) {
@@ -288,7 +355,34 @@ TEST_P(PrepareAndRecurTest, HasTheBitsOfOneAfterTheOther) {
   }
 }
 
+// At all places of a chunk: in the first, after it, and where a row folds.
+TEST_P(ProjectAndRecurTest, HasTheBitsOfOneAfterTheOther) {
+  const auto gpu = OpenCudaDevice(ProductPrecision::kBFloat16);
+  ASSERT_TRUE(gpu.ok()) << gpu.status();
+  for (const uint32_t width : GetParam().projected) {
+    const Product product = RandomProduct(width);
+    for (const uint64_t position : {0, 1, 3, 14, 15, 16, 18, 31, 40, 47}) {
+      Inputs inputs = RandomInputs(1);
+      inputs.segments[0].position = position;
+      const bool values = position % 2 == 1;
+      const Result apart = Run(**gpu, inputs, product, false, values);
+      const Result together = Run(**gpu, inputs, product, true, values);
+      EXPECT_TRUE(SameBits(together.y, apart.y)) << width << " " << position;
+      EXPECT_TRUE(SameBits(together.squares, apart.squares)) << width << " " << position;
+      EXPECT_EQ(together.bases, apart.bases) << width << " " << position;
+      EXPECT_EQ(together.tails, apart.tails) << width << " " << position;
+    }
+    Inputs without = RandomInputs(1);
+    without.segments[0].tokens = 0;
+    const Result nothing = Run(**gpu, without, product, true, false);
+    EXPECT_EQ(nothing.bases, without.bases);
+    EXPECT_EQ(nothing.tails, without.tails);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Shapes, PrepareAndRecurTest, testing::ValuesIn(Shapes()),
+                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Shapes, ProjectAndRecurTest, testing::ValuesIn(ProjectedShapes()),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -34,6 +34,10 @@ struct UnpreparedRows {
   float step_low = 0, step_high = 0;
 };
 
+// Whether the recurrence's kernels for single tokens can prepare the rows of a call. Then `recur`
+// reads what these are made of, as `rows` says. Otherwise nothing changes.
+bool ReadUnprepared(const PrepareCall& prepare, RecurCall& recur, UnpreparedRows& rows);
+
 // Δ of the number g of the projection.
 __device__ inline float StepOf(const UnpreparedRows& rows, float g, float bias) {
   if (rows.step_bias != nullptr) g += bias;

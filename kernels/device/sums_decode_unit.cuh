@@ -17,6 +17,7 @@
 #include <cstdint>
 
 #include "kernels/device/bulk_copy.cuh"
+#include "kernels/device/projected_row.cuh"
 #include "kernels/device/rehearsal.cuh"
 #include "kernels/device/row_convolution.cuh"
 #include "kernels/device/sums.cuh"
@@ -32,11 +33,13 @@ template <bool kBf16State>
 constexpr uint32_t kMostHoldingThreads = kBf16State ? 256 : 192;
 
 // The kernel for a kind of state and keys up to 16 · kTiles. kHeld: states wait in registers.
-// kPrepares: the kernel prepares its rows (UnpreparedRows), of gated outputs.
-template <bool kBf16State_, int kTiles_, bool kNormaliser_, bool kHeld_, bool kPrepares_ = false>
+// kPrepares: the kernel prepares its rows (UnpreparedRows), of gated outputs. kProjects: of numbers
+// that other warps of its block leave in shared memory (ProjectedRow), one unit's 16 value columns.
+template <bool kBf16State_, int kTiles_, bool kNormaliser_, bool kHeld_, bool kPrepares_ = false,
+          bool kProjects_ = false>
 struct UnitForm {
   static constexpr bool kBf16State = kBf16State_, kNormaliser = kNormaliser_, kHeld = kHeld_;
-  static constexpr bool kPrepares = kPrepares_;
+  static constexpr bool kPrepares = kPrepares_, kProjects = kProjects_;
   static constexpr int kTiles = kTiles_;
   static constexpr uint32_t kNumber = kBf16State ? 2 : 4;
   static constexpr uint32_t kKey = kTiles * 16;     // numbers of a row of keys in shared memory
@@ -86,14 +89,16 @@ class DecodeByUnit : public DecodeReader {
     bf16* keeps = nullptr;        // in the tail; null: not by this block
     bool scaled = false;          // by the step Δ
     // Of rows that the kernel prepares:
-    float* unscaled = nullptr;  // in shared memory, for D; null: not a value
-    bool keeps_input = false;   // of the convolution
+    float* unscaled = nullptr;         // in shared memory, for D; null: not a value
+    bool keeps_input = false;          // of the convolution
+    const float* projected = nullptr;  // in shared memory
   };
 
  public:
   __device__ DecodeByUnit(const RecurCall& call, uint32_t values, std::byte* memory,
-                          const UnpreparedRows* rows = nullptr)
-      : DecodeByUnit(call, values, memory, Layout(Queries(call), values, call.padded_key), rows) {}
+                          const UnpreparedRows* rows = nullptr, ProjectedRow* projected = nullptr)
+      : DecodeByUnit(call, values, memory, Layout(Queries(call), values, call.padded_key), rows,
+                     projected) {}
 
   // Rows of queries beside the key, which is a column of a delta rule itself.
   __host__ __device__ static uint32_t Queries(const RecurCall& call) {
@@ -117,12 +122,25 @@ class DecodeByUnit : public DecodeReader {
 
  private:
   __device__ DecodeByUnit(const RecurCall& call, uint32_t values, std::byte* memory,
-                          const Layout& layout, const UnpreparedRows* rows)
+                          const Layout& layout, const UnpreparedRows* rows, ProjectedRow* projected)
       : DecodeReader(call, values, memory, layout.v, layout.state),
         queries_(Queries(call)),
         scores_(SameInWarp(warp_) == values / 16),
         rows_(rows),
-        unscaled_(reinterpret_cast<float*>(memory + layout.unscaled)) {}
+        unscaled_(reinterpret_cast<float*>(memory + layout.unscaled)),
+        projected_(projected) {}
+
+  // The block's threads that take part, and a barrier of these.
+  __device__ static uint32_t Threads() {
+    return Form::kProjects ? ProjectedRow::kReaders : blockDim.x;
+  }
+  __device__ static void Meet() {
+    if constexpr (Form::kProjects) {
+      ProjectedRow::MeetReaders();
+    } else {
+      __syncthreads();
+    }
+  }
 
   __device__ bf16* KeyAt(uint32_t place) const { return At<bf16>(Layout::kKeys) + place * kStride; }
   // Where in shared memory what column g is multiplied by is, from the lane's first number on: a
@@ -169,7 +187,7 @@ class DecodeByUnit : public DecodeReader {
   // solved for.
   __device__ void CopyTail() const {
     constexpr uint32_t kThreads = kKey / 8;  // of a row
-    const uint32_t d = threadIdx.x % kThreads * 8, step = blockDim.x / kThreads;
+    const uint32_t d = threadIdx.x % kThreads * 8, step = Threads() / kThreads;
     if (d < c_.padded_key) {
       const bf16* rows = KeyRow(0) + d;
       for (uint32_t s = threadIdx.x / kThreads; s < place_; s += step) {
@@ -190,7 +208,7 @@ class DecodeByUnit : public DecodeReader {
     const uint32_t column = threadIdx.x % 8 * 8, first = place_ + (c_.delta ? 0 : 1);
     if (column >= width_) return;
     const bf16* rows = ValueRow(0) + first_ + column;
-    for (uint32_t s = threadIdx.x / 8; s < kChunk; s += blockDim.x / 8) {
+    for (uint32_t s = threadIdx.x / 8; s < kChunk; s += Threads() / 8) {
       bf16* to = At<bf16>(v_) + s * dv_ + column;
       if (s < place_) CopyAsync(to, rows + s * c_.padded_value);
       if (s >= first) *reinterpret_cast<uint4*>(to) = {0, 0, 0, 0};
@@ -229,10 +247,12 @@ class DecodeByUnit : public DecodeReader {
   // Where the lane's numbers of the token are and are kept: divisions take longer than the rest of
   // what follows the kernel before.
   __device__ void FindToken() {
-    const uint32_t pieces = TokenPieces(), step = blockDim.x / 32;
+    const uint32_t pieces = TokenPieces(), step = Threads() / 32;
 #pragma unroll
     for (uint32_t j = 0; j < kAtOnce; ++j) {
-      if (warp_ + j * step < pieces) fours_[j] = FourAt(warp_ + j * step);
+      const uint32_t piece = warp_ + j * step;
+      if (piece < pieces) fours_[j] = FourAt(piece);
+      if constexpr (Form::kProjects) fours_[j].projected = projected_->Piece(piece) + lane_ * 4;
     }
     const uint32_t column = first_ + warp_ * 16 + g_;
     v_at_ = Value() + column;
@@ -310,9 +330,10 @@ class DecodeByUnit : public DecodeReader {
   __device__ void Work(bool real) {
     real_ = real;
     ArrangeRegisters();
+    if (Form::kProjects && real) projected_->AwaitNumbers();
     TakeToken();
     WaitForCopies<0>();
-    __syncthreads();
+    Meet();
     float sum[4] = {};
     Solved rows;
     if (scores_) Score();
@@ -320,9 +341,9 @@ class DecodeByUnit : public DecodeReader {
       ReadState(sum);
       if (c_.delta) LoadSolved(rows);
     }
-    __syncthreads();
+    Meet();
     if (reads_) Read(sum, rows);
-    if (!real) __syncthreads();  // before the token is taken again
+    if (!real) Meet();  // before the token is taken again
   }
 
   // Where the compiler's choice costs time after the kernel before: it would work out these two
@@ -342,13 +363,13 @@ class DecodeByUnit : public DecodeReader {
   __device__ void TakeToken() {
     float step = 0.0f;
     float4 x[kAtOnce];
-    if (takes_decay_) step = ReadLate(g_at_);
+    if (takes_decay_) step = Form::kProjects ? projected_->step : ReadLate(g_at_);
 #pragma unroll
     for (uint32_t j = 0; j < kAtOnce; ++j) {
       if (fours_[j].from != nullptr) x[j] = ReadFour(fours_[j]);
     }
     if constexpr (Form::kPrepares) {
-      if (takes_values_) values_now_[1] = ReadLate(v_at_ + second_at_);  // the gate
+      if (!Form::kProjects && takes_values_) values_now_[1] = ReadLate(v_at_ + second_at_);
       step = StepOf(*rows_, step, step_bias_);
     } else {
       if (takes_values_) TakeValues();
@@ -377,6 +398,7 @@ class DecodeByUnit : public DecodeReader {
   }
 
   __device__ static float4 ReadFour(const Four& four) {
+    if constexpr (Form::kProjects) return *reinterpret_cast<const float4*>(four.projected);
     return ReadLate(reinterpret_cast<const float4*>(four.from));
   }
   __device__ void StoreNumbers(const Four& four, float4 x, float step) const {
@@ -470,6 +492,7 @@ class DecodeByUnit : public DecodeReader {
     }
     if (kGates && Gates()) {
       float x = OwnOutput(sum[0], sum[2]);
+      if constexpr (Form::kProjects) TakeGate();
       if (Form::kPrepares && HasGate()) values_now_[0] = unscaled_[warp_ * 16 + g_ + t_ * 8];
       if (c_.skip != nullptr) x = fmaf(skip_[0], values_now_[0], x);
       return WriteGated(x, values_now_[1], skip_[1], real_);
@@ -481,6 +504,11 @@ class DecodeByUnit : public DecodeReader {
     }
   }
 
+  __device__ void TakeGate() {
+    if (real_) projected_->AwaitGate();
+    if (HasGate()) values_now_[1] = projected_->gate[g_ + t_ * 8];
+  }
+
   // --- fold --------------------------------------------------------------------------------------
 
   __device__ float DecayAt(uint32_t place) const { return __shfl_sync(0xffffffffu, decay_, place); }
@@ -488,7 +516,7 @@ class DecodeByUnit : public DecodeReader {
   __device__ void Fold() {
     WeightKeys();
     const float weight = expf(DecayAt(kChunk - 1));
-    __syncthreads();  // weighted keys, and solved values
+    Meet();  // weighted keys, and solved values
     if constexpr (Form::kNormaliser) {
       FoldNormaliser<1>(c_, KeyAt(0), kStride, weight, fresh_, At<float>(Layout::kSums),
                         NormaliserAt(c_, segment_.base_out));
@@ -505,7 +533,7 @@ class DecodeByUnit : public DecodeReader {
 
   // All reads of the keys are before the last barrier.
   __device__ void WeightKeys() const {
-    for (uint32_t s = warp_; s < kChunk; s += blockDim.x / 32) {
+    for (uint32_t s = warp_; s < kChunk; s += Threads() / 32) {
       const float weight = expf(DecayAt(kChunk - 1) - DecayAt(s));
       for (uint32_t d = lane_ * 2; d < c_.padded_key; d += 64) {
         auto* two = reinterpret_cast<uint32_t*>(KeyAt(s) + d);
@@ -555,6 +583,7 @@ class DecodeByUnit : public DecodeReader {
   float* const unscaled_;             // in shared memory
   ConvolvedFour convolved_[kAtOnce];
   float step_bias_ = 0.0f;
+  ProjectedRow* const projected_;  // null: rows are in device memory
 };
 
 template <typename Form>

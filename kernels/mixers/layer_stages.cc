@@ -94,12 +94,9 @@ Projected Projection::Enqueue(const DeviceStep& step, const Operand& x) const {
   return Parts(y);
 }
 
-Projection::Scaled Projection::EnqueueScaled(const DeviceStep& step, const Operand& x) const {
-  const FloatMatrix y = step.workspace->Take(x.rows, linear_.outputs());
-  const RowFactor& factor = step.input_factor;
-  const bool scaled =
-      step.device->ScaledProduct(linear_.on_device(), x, factor, /*may_leave=*/true, y);
-  return {Parts(y), scaled ? nullptr : factor.values};
+ProjectionCall Projection::OnDevice(const DeviceStep& step, const Operand& x) const {
+  return {linear_.on_device(), x, step.input_factor,
+          step.workspace->Take(x.rows, linear_.outputs())};
 }
 
 Projected Projection::Parts(FloatMatrix y) const {
@@ -286,7 +283,8 @@ bool CanLeaveFactor(const SumRecurrence& recurrence, const GatedNorm& how) {
 
 Operand EnqueueGatedRecurrence(const DeviceStep& step, const SumRecurrence& recurrence,
                                const RowPreparation& rows, const TokenInputs& inputs,
-                               ConstFloatMatrix gate, const GatedNorm& how) {
+                               ConstFloatMatrix gate, const GatedNorm& how,
+                               const ProjectionCall* projection) {
   const size_t columns = how.heads * how.width;
   const FloatMatrix o = step.workspace->Take(gate.rows, columns);
   const FloatMatrix squares = step.workspace->Take(gate.rows, columns / GatedOutputs::kSquares);
@@ -296,9 +294,8 @@ Operand EnqueueGatedRecurrence(const DeviceStep& step, const SumRecurrence& recu
                            .weight = step.device->Constant(how.weight),
                            .y = step.workspace->TakeOperand(gate.rows, columns),
                            .squares = squares.data,
-                           .squares_stride = stride,
-                           .gate_factors = how.gate_factors};
-  recurrence.Enqueue(step, inputs, o, &gated, &rows.call());
+                           .squares_stride = stride};
+  recurrence.Enqueue(step, inputs, o, &gated, &rows.call(), projection);
   *step.output_factor = {.squares = squares.data,
                          .stride = stride,
                          .count = static_cast<uint32_t>(squares.columns),

@@ -68,19 +68,15 @@ class Projection {
   // Of x [T, inputs].
   Projected Apply(const LayerStep& step, ConstFloatMatrix x) const;
   Projected Enqueue(const DeviceStep& step, const Operand& x) const;
-  // The same of an input without the factor of its norm (step.input_factor). REQUIRES: no bias.
-  // factors: what reads the parts is to multiply them by [T]; null: nothing.
-  struct Scaled {
-    Projected parts;
-    const float* factors;
-  };
-  Scaled EnqueueScaled(const DeviceStep& step, const Operand& x) const;
+  // The same of an input without the factor of its norm (step.input_factor), for an operation that
+  // does the product as well. REQUIRES: no bias.
+  ProjectionCall OnDevice(const DeviceStep& step, const Operand& x) const;
+  // Of the outputs y [T, outputs].
+  Projected Parts(FloatMatrix y) const;
 
   size_t columns(size_t part) const { return columns_[part]; }
 
  private:
-  Projected Parts(FloatMatrix y) const;
-
   std::array<size_t, kMaxProjectionParts> columns_ = {};
   Linear linear_;
 };
@@ -171,8 +167,6 @@ struct GatedNorm {
   float eps = 0;
   FinishOrder order = FinishOrder::kNormThenGate;
   Activation gate_f = Activation::kSilu;  // of the gate
-  // [T]: of the gate before its function, where a recurrence gates; null: ones.
-  const float* gate_factors = nullptr;
 };
 
 // [T, H*E] of o [T, H * padded E] and gate [T, H*E] or null data without a gate.
@@ -181,10 +175,12 @@ Operand EnqueueNormAndGate(const DeviceStep& step, ConstFloatMatrix o, ConstFloa
 
 // The same of a recurrence's outputs, but for the factor of each row's norm, which it leaves to
 // what reads the layer's output (step.output_factor). It prepares `rows`, all of which are the
-// recurrence's inputs, too. REQUIRES: LeavesFactor.
+// recurrence's inputs, too, and does the product before them; `projection` null: that has been
+// done. REQUIRES: LeavesFactor.
 Operand EnqueueGatedRecurrence(const DeviceStep& step, const SumRecurrence& recurrence,
                                const RowPreparation& rows, const TokenInputs& inputs,
-                               ConstFloatMatrix gate, const GatedNorm& how);
+                               ConstFloatMatrix gate, const GatedNorm& how,
+                               const ProjectionCall* projection);
 // Whether the norm is such a factor, and the device and the caller can do it that way. The map that
 // comes next must not have a bias.
 bool LeavesFactor(const DeviceStep& step, const SumRecurrence& recurrence, const GatedNorm& how);

@@ -5,10 +5,8 @@
 #include "kernels/base/check.h"
 
 namespace rivulet {
-RowPreparation::RowPreparation(const DeviceStep& step, const DeviceConvolution& convolution,
-                               const float* factors)
+RowPreparation::RowPreparation(const DeviceStep& step, const DeviceConvolution& convolution)
     : step_(step) {
-  call_.factors = factors;
   call_.rows = step.rows;
   call_.slots = step.slots;
   call_.convolution = convolution;

@@ -42,9 +42,8 @@ struct Preparation {
 
 class RowPreparation {
  public:
-  // `convolution` covers the parts that lie in its columns. factors: PrepareCall::factors.
-  RowPreparation(const DeviceStep& step, const DeviceConvolution& convolution,
-                 const float* factors = nullptr);
+  // `convolution` covers the parts that lie in its columns.
+  RowPreparation(const DeviceStep& step, const DeviceConvolution& convolution);
 
   // [T, heads · padded width] of x [T, heads · width]. Valid after Enqueue has run.
   FloatMatrix Heads(ConstFloatMatrix x, size_t heads, const Preparation& how = {});

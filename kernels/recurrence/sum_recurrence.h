@@ -33,6 +33,7 @@ namespace rivulet {
 struct DeviceStep;
 struct GatedOutputs;
 struct PrepareCall;
+struct ProjectionCall;
 struct SumProgramCall;
 
 class SumRecurrence {
@@ -50,8 +51,10 @@ class SumRecurrence {
   // The same on a device, whose layout it was made with. REQUIRES: RunsOnDevice(declaration).
   // gated: what becomes of the outputs then, where GatesOnDevice(); null: they are stored.
   // prepare: what makes the inputs, and is done as well; null: they are there. It needs `gated`.
+  // projection: the product before that, likewise. It needs `prepare`.
   void Enqueue(const DeviceStep& step, const TokenInputs& inputs, FloatMatrix out,
-               const GatedOutputs* gated = nullptr, const PrepareCall* prepare = nullptr) const;
+               const GatedOutputs* gated = nullptr, const PrepareCall* prepare = nullptr,
+               const ProjectionCall* projection = nullptr) const;
   bool GatesOnDevice() const;
   // A device has sums in a base, with one read or with several one after the other. What only one
   // read has been used with (delta rule, decays that are inputs, skips) needs one.

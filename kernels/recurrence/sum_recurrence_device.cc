@@ -84,9 +84,12 @@ bool SumRecurrence::GatesOnDevice() const {
 }
 
 void SumRecurrence::Enqueue(const DeviceStep& step, const TokenInputs& inputs, FloatMatrix out,
-                            const GatedOutputs* gated, const PrepareCall* prepare) const {
+                            const GatedOutputs* gated, const PrepareCall* prepare,
+                            const ProjectionCall* projection) const {
   RIVULET_CHECK(gated == nullptr || GatesOnDevice(), "outputs that cannot be gated");
   RIVULET_CHECK(prepare == nullptr || gated != nullptr, "rows that were to be prepared before");
+  RIVULET_CHECK(projection == nullptr || prepare != nullptr,
+                "a product that was to be done before");
   if (declaration_.levels != 0) return EnqueuePages(step, inputs, out);
   if (IsProgram(declaration_)) return EnqueueProgram(step, inputs, out);
   const Sum& sum = sums_[0];
@@ -137,6 +140,7 @@ void SumRecurrence::Enqueue(const DeviceStep& step, const TokenInputs& inputs, F
   call.key_offset = key.offset;
   call.value_offset = value.offset;
   call.decay_offset = decay_offset_;
+  if (projection != nullptr) return step.device->ProjectAndRecur(*projection, *prepare, call);
   if (prepare != nullptr) return step.device->PrepareAndRecur(*prepare, call);
   step.device->Recur(call);
 }

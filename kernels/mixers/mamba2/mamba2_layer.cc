@@ -13,6 +13,7 @@
 #include <memory>
 #include <vector>
 
+#include "kernels/base/check.h"
 #include "kernels/base/parallel.h"
 #include "kernels/base/row_arithmetic.h"
 #include "kernels/base/status.h"
@@ -93,9 +94,12 @@ class Mamba2Layer : public Mixer {
   }
 
   void Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const override {
-    const Projection::Scaled scaled = ProjectOnDevice(step, x);
-    const Projected& projected = scaled.parts;
-    RowPreparation rows(step, convolution_.OnDevice(step, projected), scaled.factors);
+    // A product with a factor is left to the operation that reads its columns.
+    const bool late = step.input_factor.given();
+    ProjectionCall projection;
+    if (late) projection = projection_.OnDevice(step, x);
+    const Projected projected = late ? projection_.Parts(projection.y) : ProjectOnDevice(step, x);
+    RowPreparation rows(step, convolution_.OnDevice(step, projected));
     const TokenInputs inputs{
         .q = rows.Heads(projected[kRead], config_.groups),
         .k = rows.Heads(projected[kWrite], config_.groups),
@@ -107,7 +111,8 @@ class Mamba2Layer : public Mixer {
                           .low = config_.delta_low,
                           .high = config_.delta_high}),
         .levels = level_weights_.OnDevice(step, rows, projected[kLevels])};
-    const Operand normed = EnqueueNormedHeads(step, rows, inputs, projected[kGate], scaled.factors);
+    const Operand normed =
+        EnqueueNormedHeads(step, rows, inputs, projected[kGate], late ? &projection : nullptr);
     if (step.sum == nullptr) return output_.Enqueue(*step.device, normed, y);
     EnqueueSum(step, normed, y);
   }
@@ -136,9 +141,8 @@ class Mamba2Layer : public Mixer {
     return projected;
   }
 
-  Projection::Scaled ProjectOnDevice(const DeviceStep& step, const Operand& x) const {
-    if (step.input_factor.given()) return projection_.EnqueueScaled(step, x);
-    return {MultipliedOnDevice(step, projection_.Enqueue(step, x)), nullptr};
+  Projected ProjectOnDevice(const DeviceStep& step, const Operand& x) const {
+    return MultipliedOnDevice(step, projection_.Enqueue(step, x));
   }
   // The layer's last map, whose output is added to step.sum. `y`: memory for a temporary.
   void EnqueueSum(const DeviceStep& step, const Operand& normed, FloatMatrix y) const {
@@ -199,15 +203,16 @@ class Mamba2Layer : public Mixer {
     return y;
   }
 
-  // The input of out_proj. `rows` make the recurrence's inputs.
+  // The input of out_proj. `rows` make the recurrence's inputs, and `projection` their numbers;
+  // null: these are there.
   Operand EnqueueNormedHeads(const DeviceStep& step, RowPreparation& rows,
                              const TokenInputs& inputs, ConstFloatMatrix z,
-                             const float* gate_factors) const {
-    GatedNorm norm = NormOnDevice();
-    norm.gate_factors = gate_factors;
+                             const ProjectionCall* projection) const {
+    const GatedNorm norm = NormOnDevice();
     if (!config_.output_bias && LeavesFactor(step, recurrence_, norm)) {
-      return EnqueueGatedRecurrence(step, recurrence_, rows, inputs, z, norm);
+      return EnqueueGatedRecurrence(step, recurrence_, rows, inputs, z, norm, projection);
     }
+    RIVULET_CHECK(projection == nullptr, "a factor without one of the outputs");
     rows.Enqueue();
     return EnqueueNormAndGate(step, EnqueueRecurrence(step, recurrence_, inputs), z, norm);
   }
