@@ -50,7 +50,8 @@ static_assert(kBlockValues == 2 * kGroupOutputs && kLastGroup == 8, "64 rows of 
 constexpr uint32_t kBoxBytes = kGroupOutputs * kBoxRowBytes;
 constexpr uint32_t kChunkNumbers = 8;    // of 16 bytes
 constexpr uint32_t kTokenDistance = 32;  // bytes, from a chunk of the token to the next
-constexpr uint32_t kTokenEnd = 128;      // bytes that the instruction reads behind the last one
+// Bytes behind the last chunk: so many does the instruction take for eight columns.
+constexpr uint32_t kTokenEnd = 256;
 
 // Warps: those that read the state; one that brings weights and does the last group; one that
 // computes the row's factor; those that multiply.
