@@ -76,9 +76,9 @@ bool LaunchTogether(const PrepareCall& prepare, RecurCall recur, const LaunchCon
 
 bool ReadUnprepared(const PrepareCall& prepare, RecurCall& recur, UnpreparedRows& rows) {
   if (!CanPrepare(prepare, recur)) return false;
-  const auto read_unprepared = [&](const float*& rows, uint32_t& stride) {
-    const PreparedPart& part = *PartOf(prepare, rows);
-    rows = part.x, stride = part.x_stride;
+  const auto read_unprepared = [&](const float*& from, uint32_t& stride) {
+    const PreparedPart& part = *PartOf(prepare, from);
+    from = part.x, stride = part.x_stride;
   };
   const PreparedPart& step = *PartOf(prepare, recur.g);
   rows = {prepare.convolution, step.bias, step.low, step.high};

@@ -26,6 +26,8 @@ namespace rivulet {
 namespace {
 
 constexpr uint32_t kChunk = 16, kWindow = 4;
+// Inputs of products that a kernel does with row preparation and the recurrence.
+constexpr uint32_t kProjected = 768;
 
 // Heads of E values and groups of them that share D keys, as Mamba-2 has them.
 struct Shape {
@@ -36,7 +38,7 @@ struct Shape {
   bool bf16_state = false;
   bool has_skip = true, has_step_bias = true;
   std::set<uint32_t> together = {1, 2, 4, 9, 60};  // rows for which one kernel does both
-  std::vector<uint32_t> projected = {};  // inputs of products of one row that it does as well
+  bool projects = false;  // whether it does a product of kProjected inputs and one row as well
 
   uint32_t values() const { return heads * value_dim; }
   uint32_t keys() const { return groups * key_dim; }
@@ -53,8 +55,7 @@ std::vector<Shape> Shapes() {
                                {"no_bias", 8, 1, 16, 64},  {"alone", 4, 4, 112, 64}};
   shapes[5].has_skip = false;
   shapes[6].has_step_bias = false;
-  shapes[0].projected = {768, 1024};
-  shapes[5].projected = {768};
+  shapes[0].projects = shapes[5].projects = true;
   shapes[1].together = {};      // narrow values
   shapes[4].together = {1, 4};  // where it is faster
   const size_t count = shapes.size();
@@ -69,7 +70,7 @@ std::vector<Shape> Shapes() {
 
 std::vector<Shape> ProjectedShapes() {
   std::vector<Shape> shapes = Shapes();
-  std::erase_if(shapes, [](const Shape& shape) { return shape.projected.empty(); });
+  std::erase_if(shapes, [](const Shape& shape) { return !shape.projects; });
   return shapes;
 }
 
@@ -307,21 +308,40 @@ class PrepareAndRecurTest : public testing::TestWithParam<Shape> {
                        .eps = 1e-5f},
             .y = MatrixOn(device, unwritten, 1, GetParam().columns())};
   }
+  // kOffers: all at once, where the kernel declines. kProjects: where it does not.
+  enum class Together { kNo, kOffers, kProjects };
+
   // `values`: the factor is given as a value.
-  Result Run(Device& device, const Inputs& inputs, const Product& product, bool together,
+  Result Run(Device& device, const Inputs& inputs, const Product& product, Together together,
              bool values) {
     ProjectionCall projection = ProjectionOf(device, product);
     if (values) projection.factor = {.values = ToDevice(device, std::vector<float>{0.7f})};
     const Calls calls = CallsOf(device, inputs, projection.y);
-    if (together) {
-      device.ProjectAndRecur(projection, calls.prepare, calls.recur);
-    } else {
+    if (together == Together::kNo) {
       device.Device::ProjectAndRecur(projection, calls.prepare, calls.recur);
+    } else {
+      device.ProjectAndRecur(projection, calls.prepare, calls.recur);
     }
     const std::vector<float> y = NumbersOf(device, projection.y);
     EXPECT_EQ(std::count_if(y.begin(), y.end(), [](float x) { return std::isfinite(x); }),
-              together ? 0 : std::ptrdiff_t{GetParam().columns()});
+              together == Together::kProjects ? 0 : std::ptrdiff_t{GetParam().columns()});
     return ResultOf(device, inputs, calls);
+  }
+  void Compare(Device& device, const Inputs& inputs, const Product& product, bool values,
+               bool projects) {
+    SCOPED_TRACE(inputs.segments[0].position);
+    const Result apart = Run(device, inputs, product, Together::kNo, values);
+    const Result together =
+        Run(device, inputs, product, projects ? Together::kProjects : Together::kOffers, values);
+    EXPECT_TRUE(SameBits(together.y, apart.y));
+    EXPECT_TRUE(SameBits(together.squares, apart.squares));
+    EXPECT_EQ(together.bases, apart.bases);
+    EXPECT_EQ(together.tails, apart.tails);
+  }
+  Inputs InputsAt(uint64_t position) {
+    Inputs inputs = RandomInputs(1);
+    inputs.segments[0].position = position;
+    return inputs;
   }
 
   std::mt19937_64 random_{TestSeed()};
@@ -355,29 +375,48 @@ TEST_P(PrepareAndRecurTest, HasTheBitsOfOneAfterTheOther) {
   }
 }
 
-// At all places of a chunk: in the first, after it, and where a row folds.
+// At all places of a chunk: in the first, after it, and where a row folds. The factor is given as
+// squares and as a value.
 TEST_P(ProjectAndRecurTest, HasTheBitsOfOneAfterTheOther) {
   const auto gpu = OpenCudaDevice(ProductPrecision::kBFloat16);
   ASSERT_TRUE(gpu.ok()) << gpu.status();
-  for (const uint32_t width : GetParam().projected) {
-    const Product product = RandomProduct(width);
-    for (const uint64_t position : {0, 1, 3, 14, 15, 16, 18, 31, 40, 47}) {
-      Inputs inputs = RandomInputs(1);
-      inputs.segments[0].position = position;
-      const bool values = position % 2 == 1;
-      const Result apart = Run(**gpu, inputs, product, false, values);
-      const Result together = Run(**gpu, inputs, product, true, values);
-      EXPECT_TRUE(SameBits(together.y, apart.y)) << width << " " << position;
-      EXPECT_TRUE(SameBits(together.squares, apart.squares)) << width << " " << position;
-      EXPECT_EQ(together.bases, apart.bases) << width << " " << position;
-      EXPECT_EQ(together.tails, apart.tails) << width << " " << position;
-    }
-    Inputs without = RandomInputs(1);
-    without.segments[0].tokens = 0;
-    const Result nothing = Run(**gpu, without, product, true, false);
-    EXPECT_EQ(nothing.bases, without.bases);
-    EXPECT_EQ(nothing.tails, without.tails);
+  const Product product = RandomProduct(kProjected);
+  for (const uint64_t position : {0, 1, 3, 14, 15, 16, 18, 31, 40, 47}) {
+    Compare(**gpu, InputsAt(position), product, /*values=*/position % 2 == 1, /*projects=*/true);
   }
+}
+
+// Sums of zeros, some of them negative, are zeros and not -0.
+TEST_P(ProjectAndRecurTest, HasTheBitsOfAnInputOfZeros) {
+  const auto gpu = OpenCudaDevice(ProductPrecision::kBFloat16);
+  ASSERT_TRUE(gpu.ok()) << gpu.status();
+  Product product = RandomProduct(kProjected);
+  std::fill(product.input.begin(), product.input.end(), 0.0f);
+  for (float& w : product.weights) w = -std::abs(w);
+  Compare(**gpu, InputsAt(5), product, false, true);
+  std::fill(product.input.begin(), product.input.end(), -0.0f);
+  Compare(**gpu, InputsAt(5), product, false, true);
+}
+
+TEST_P(ProjectAndRecurTest, WithoutATokenNothingIsWritten) {
+  const auto gpu = OpenCudaDevice(ProductPrecision::kBFloat16);
+  ASSERT_TRUE(gpu.ok()) << gpu.status();
+  Inputs inputs = InputsAt(20);
+  inputs.segments[0].tokens = 0;
+  const Result result = Run(**gpu, inputs, RandomProduct(kProjected), Together::kProjects, false);
+  EXPECT_EQ(result.bases, inputs.bases);
+  EXPECT_EQ(result.tails, inputs.tails);
+  EXPECT_EQ(Written(result.y), 0);
+  EXPECT_EQ(Written(result.squares), 0);
+}
+
+// Products of other sizes, and recurrences of other shapes.
+TEST_P(PrepareAndRecurTest, WhatTheKernelDeclinesHasTheBitsOfOneAfterTheOther) {
+  const auto gpu = OpenCudaDevice(ProductPrecision::kBFloat16);
+  ASSERT_TRUE(gpu.ok()) << gpu.status();
+  Compare(**gpu, InputsAt(18), RandomProduct(256), false, false);
+  if (GetParam().projects) return;
+  Compare(**gpu, InputsAt(18), RandomProduct(kProjected), false, false);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, PrepareAndRecurTest, testing::ValuesIn(Shapes()),

@@ -189,8 +189,8 @@ __device__ inline void WriteOutputs(const ProductOutputs& out, uint32_t token, u
 // few_tokens.cu: up to 4 tokens, or 8 with weights in fp8.
 bool LaunchFewTokens(const DeviceLinear& linear, const Operand& x, const ProductOutputs& out,
                      const WeightsAhead& ahead, const LaunchContext& context);
-// held_tokens.cu: the same for maps with few outputs and many inputs; to be asked before
-// LaunchFewTokens.
+// held_tokens.cu: the same for maps with few outputs, of one row only with many inputs; to be asked
+// before LaunchFewTokens.
 bool LaunchHeldTokens(const DeviceLinear& linear, const Operand& x, const ProductOutputs& out,
                       const WeightsAhead& ahead, const LaunchContext& context);
 // tens_of_tokens.cu: up to 64 tokens.

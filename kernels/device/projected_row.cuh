@@ -44,12 +44,12 @@ __device__ inline void SendFour(float* shared, uint64_t* barrier, uint32_t block
 
 struct ProjectedRow {
   static constexpr uint32_t kKey = 128, kValues = 16;
-  static constexpr uint32_t kReaders = 64;       // threads, the first of the block
-  static constexpr uint32_t kShared = 2 * kKey;  // numbers that come from the whole cluster
-  static constexpr uint32_t kSenders = 2;        // warps with values and the step
-  static constexpr uint32_t kGateSenders = 2;    // warps
+  static constexpr uint32_t kReaders = 64;          // threads, the first of the block
+  static constexpr uint32_t kOfCluster = 2 * kKey;  // numbers that come from all of the cluster
+  static constexpr uint32_t kSenders = 2;           // warps: with the values, with the step
+  static constexpr uint32_t kGateSenders = 2;       // warps: with the first half, with the second
 
-  alignas(16) float shared[kShared];  // the key, then the query
+  alignas(16) float of_cluster[kOfCluster];  // the key, then the query
   alignas(16) float values[kValues];
   float gate[kValues];
   float step;
@@ -62,12 +62,12 @@ struct ProjectedRow {
     InitBarrier(&numbers_full, 1 + kSenders);
     InitBarrier(&gate_full, kGateSenders);
     ArriveExpecting(&weights_full, weight_bytes);
-    ArriveExpecting(&numbers_full, kShared * sizeof(float));
+    ArriveExpecting(&numbers_full, kOfCluster * sizeof(float));
   }
 
   // Of the token's row as DecodeByUnit divides it: key, query, values.
   __device__ const float* Piece(uint32_t piece) const {
-    return piece < 2 ? shared + piece * kKey : values;
+    return piece < 2 ? of_cluster + piece * kKey : values;
   }
   __device__ void AwaitNumbers() { WaitClusterBarrier(&numbers_full, 0); }
   __device__ void AwaitGate() { WaitBarrier(&gate_full, 0); }

@@ -34,8 +34,8 @@ struct UnpreparedRows {
   float step_low = 0, step_high = 0;
 };
 
-// Whether the recurrence's kernels for single tokens can prepare the rows of a call. Then `recur`
-// reads what these are made of, as `rows` says. Otherwise nothing changes.
+// True: the recurrence's kernels for single tokens can prepare the rows of the call. `recur` then
+// points to the projection's columns, and `rows` says how. False: nothing changes.
 bool ReadUnprepared(const PrepareCall& prepare, RecurCall& recur, UnpreparedRows& rows);
 
 // Δ of the number g of the projection.

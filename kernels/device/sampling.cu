@@ -15,6 +15,7 @@ using ull = unsigned long long;
 
 constexpr uint32_t kThreads = 1024;
 constexpr uint32_t kWarps = kThreads / 32;
+static_assert(kWarps == 32, "a warp joins what all have found");
 constexpr uint32_t kAll = 0xffffffffu;
 // The first buckets of a search are of falling weight, 16 for each factor e; later ones are of 8
 // bits of the key.
@@ -95,7 +96,7 @@ __device__ ull BlockScan(ull x, Shared& shared) {
 // --- one look at the whole row ------------------------------------------------------------------
 
 // The largest logit that a thread or a warp has seen, the lowest id among equals, and the first
-// that is not finite.
+// that the thread has seen that is not finite.
 struct Largest {
   float best = -INFINITY;
   uint32_t id = kNoToken, broken = kNoToken;

@@ -94,7 +94,7 @@ Projected Projection::Enqueue(const DeviceStep& step, const Operand& x) const {
   return Parts(y);
 }
 
-ProjectionCall Projection::OnDevice(const DeviceStep& step, const Operand& x) const {
+ProjectionCall Projection::CallOf(const DeviceStep& step, const Operand& x) const {
   return {linear_.on_device(), x, step.input_factor,
           step.workspace->Take(x.rows, linear_.outputs())};
 }

@@ -70,7 +70,7 @@ class Projection {
   Projected Enqueue(const DeviceStep& step, const Operand& x) const;
   // The same of an input without the factor of its norm (step.input_factor), for an operation that
   // does the product as well. REQUIRES: no bias.
-  ProjectionCall OnDevice(const DeviceStep& step, const Operand& x) const;
+  ProjectionCall CallOf(const DeviceStep& step, const Operand& x) const;
   // Of the outputs y [T, outputs].
   Projected Parts(FloatMatrix y) const;
 

@@ -97,7 +97,7 @@ class Mamba2Layer : public Mixer {
     // A product with a factor is left to the operation that reads its columns.
     const bool late = step.input_factor.given();
     ProjectionCall projection;
-    if (late) projection = projection_.OnDevice(step, x);
+    if (late) projection = projection_.CallOf(step, x);
     const Projected projected = late ? projection_.Parts(projection.y) : ProjectOnDevice(step, x);
     RowPreparation rows(step, convolution_.OnDevice(step, projected));
     const TokenInputs inputs{
