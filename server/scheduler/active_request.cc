@@ -19,11 +19,6 @@ std::vector<uint32_t> StopIds(const Request& request, const std::vector<uint32_t
   return ids;
 }
 
-// How likely a draft has to be for its row not to run ahead.
-constexpr float kWorthWaiting = 0.5f;
-// Tokens for which a row runs ahead after its drafts did not pay.
-constexpr uint32_t kRunsAhead = 64;
-
 bool StartsText(const Tokenizer& tokenizer, const TokenSequence& context) {
   for (size_t i = 0; i < context.size(); ++i) {
     const uint32_t token = context[i];
@@ -280,35 +275,27 @@ bool ActiveRequest::EndsInFlight(const Completion& completion) const {
          completion.generated() + completion.in_flight >= request_->max_tokens;
 }
 
-// How many tokens drafts in flight
-// will give is not known, nor can a drafter guess what follows a token that is not known, nor a
-// grammar say what may follow it.
-bool ActiveRequest::CanRun(Completion& completion) {
-  if (EndsInFlight(completion) || !completion.drafts.empty()) return false;
-  if (completion.in_flight == 0) return true;
-  return request_->grammar == nullptr && !WaitsToDraft(completion);
+// How many tokens drafts in flight will give is not known, nor can a drafter guess what follows a
+// token that is not known, nor a grammar say what may follow it.
+bool ActiveRequest::NeedsLastToken(const Completion& completion) const {
+  return completion.drafter != nullptr || request_->grammar != nullptr;
 }
 
-// A row that may have drafts waits for the token in flight, since they follow it. Whether the
-// outbox has room is not looked at: it depends on the reader.
+bool ActiveRequest::CanRun(const Completion& completion) const {
+  if (EndsInFlight(completion)) return false;
+  return completion.in_flight == 0 || !NeedsLastToken(completion);
+}
+
+// Whether the outbox has room is not looked at: it depends on the reader.
 ActiveRequest::Following ActiveRequest::FollowingOf(int row) const {
   if (ending_.has_value()) return Following::kFollows;
   if (row == kPromptRow) return Following::kWaits;
   const Completion& completion = *completions_[row];
   if (EndsInFlight(completion)) return Following::kFollows;
-  if (completion.drafter != nullptr || request_->grammar != nullptr) return Following::kWaits;
+  if (NeedsLastToken(completion)) return Following::kWaits;
   const Session& session = completion.session();
   if (!session.MayPromise()) return Following::kWaits;
   return session.PromiseFolds() ? Following::kFolds : Following::kFollows;
-}
-
-bool ActiveRequest::WaitsToDraft(Completion& completion) {
-  if (completion.drafter == nullptr || completion.generated() < completion.ahead_until) {
-    return false;
-  }
-  float chance[1] = {};
-  return completion.drafter->Outlook(completion.session().tokens(), chance) > 0 &&
-         chance[0] >= kWorthWaiting;
 }
 
 // Of each row: they share what the outbox still takes beside a token of each.
@@ -332,7 +319,6 @@ DraftProspect ActiveRequest::Outlook(int row) {
   DraftProspect prospect;
   if (row == kPromptRow || completions_[row]->drafter == nullptr) return prospect;
   Completion& completion = *completions_[row];
-  if (completion.in_flight > 0) return prospect;
   Drafter& drafter = *completion.drafter;
   const std::span<float> chances(prospect.chances.data(), MostDrafts(completion));
   prospect.count = drafter.Outlook(completion.session().tokens(), chances);
@@ -359,11 +345,6 @@ void ActiveRequest::FollowDrafts(int row) {
   const Completion& completion = *completions_[row];
   if (completion.drafter == nullptr || completion.finished()) return;
   completion.drafter->Follow(completion.session().tokens());
-}
-
-void ActiveRequest::NoteChoice(int row, bool offered, bool drafts) {
-  if (row == kPromptRow || !offered || drafts) return;
-  completions_[row]->ahead_until = completions_[row]->generated() + kRunsAhead;
 }
 
 DraftAsk ActiveRequest::AskFor(int row, uint32_t drafts) const {

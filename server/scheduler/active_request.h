@@ -169,8 +169,6 @@ class ActiveRequest {
   // What a row that decodes could check beside its next token.
   DraftProspect Outlook(int row);
   DraftStanding Standing(int row) const;
-  // Whether the row had drafts to offer and checks some.
-  void NoteChoice(int row, bool offered, bool drafts);
   // What drafts cost a step of the row, and how many tokens its own gave it.
   void NoteDraftLoss(int row, const DraftLoss& loss, size_t right);
   // Lets the row's drafter take in the last tokens.
@@ -213,8 +211,8 @@ class ActiveRequest {
   uint32_t RowsInFlight() const;
   void NoteOutbox(TimePoint now);
   bool EndsInFlight(const Completion& completion) const;
-  bool CanRun(Completion& completion);
-  bool WaitsToDraft(Completion& completion);
+  bool NeedsLastToken(const Completion& completion) const;
+  bool CanRun(const Completion& completion) const;
   size_t RoomForDrafts() const;
   size_t MostDrafts(const Completion& completion) const;
   absl::StatusOr<Segment> PlanNextToken(Completion& completion, bool promised, uint32_t drafts,

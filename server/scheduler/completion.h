@@ -74,8 +74,6 @@ class Completion {
   DraftBudget draft_budget = DraftBudget::OfRow();
   bool state_lost = false;  // a step of its row failed
   uint64_t last_turn = 0;   // as RowView::last_turn
-  // Its row runs ahead until so many tokens are generated, since drafts did not pay.
-  uint32_t ahead_until = 0;
 
  private:
   bool EndsAt(uint32_t token) const;

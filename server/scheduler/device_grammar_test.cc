@@ -303,7 +303,7 @@ TEST_P(DeviceGrammarTest, EachOfTheRowsAtOnePlaceEndsWhereItMay) {
   }
 }
 
-// A sum whose rows run ahead with drafts, one that rewrites pages, states in the tail, attention.
+// A sum whose rows run ahead, one that rewrites pages, states in the tail, attention.
 INSTANTIATE_TEST_SUITE_P(Models, DeviceGrammarTest,
                          testing::Values("Mamba2", "LogLinearDelta", "Scans", "Attention"),
                          [](const auto& info) { return std::string(info.param); });

@@ -33,7 +33,8 @@ namespace {
 
 bool HasHead(const std::string& model) { return model.ends_with("_predictor"); }
 
-// Half of the completions by look-up, half by the model's own head where it has one.
+// A third of the completions by look-up, a third by the model's own head where it has one. The
+// others get no drafts: only those run ahead.
 class LookupAndHead final : public DrafterSource {
  public:
   LookupAndHead(Engine& engine, Metrics& metrics) : lookup_({}, metrics) {
@@ -42,7 +43,9 @@ class LookupAndHead final : public DrafterSource {
   }
 
   std::unique_ptr<Drafter> MakeDrafter(const DraftedCompletion& completion) override {
-    const bool by_head = head_ != nullptr && ++made_ % 2 == 0;
+    const uint64_t kind = made_++ % 3;
+    if (kind == 2) return nullptr;
+    const bool by_head = head_ != nullptr && kind == 1;
     return by_head ? head_->MakeDrafter(completion) : lookup_.MakeDrafter(completion);
   }
   double Prepare(std::span<const DraftAsk> asks) override {

@@ -4,7 +4,7 @@
 // engine of its own says what the session's tokens are followed by, and some of that is changed at
 // random. It does not know the penalties of the turn nor its stops, so it drafts beyond the end.
 // Some completions are drafted by look-up instead, by the model itself as a draft model, or by its
-// own head.
+// own head. On an engine that runs ahead some get no drafts, since only those rows do.
 #ifndef RIVULET_SERVER_SCHEDULER_ORACLE_DRAFTER_H_
 #define RIVULET_SERVER_SCHEDULER_ORACLE_DRAFTER_H_
 
@@ -33,13 +33,16 @@ class OracleSource final : public DrafterSource {
     if (source.ok()) model_ = *std::move(source);
   }
 
-  // Drafts with the head of this engine's model too, if it has one. The engine outlives its use.
+  // Drafts for rows of this engine, and with the head of its model too, if it has one. The engine
+  // outlives its use.
   void Bind(Engine& engine) {
+    runs_ahead_ = engine.depth() > 1;
     auto source = MtpSource::Make(engine);
     if (source.ok()) mtp_ = *std::move(source);
   }
 
   std::unique_ptr<Drafter> MakeDrafter(const DraftedCompletion& completion) override {
+    if (runs_ahead_ && Below(4) == 0) return nullptr;
     if (mtp_ != nullptr && Below(2) == 0) return mtp_->MakeDrafter(completion);
     if (Below(4) == 0) return lookup_.MakeDrafter(completion);
     if (model_ != nullptr && Below(4) == 0) return model_->MakeDrafter(completion);
@@ -117,6 +120,7 @@ class OracleSource final : public DrafterSource {
 
   std::mt19937_64 random_;
   const uint32_t vocab_;
+  bool runs_ahead_ = false;
   Stack alone_;
   Metrics metrics_;
   LookupSource lookup_{{}, metrics_};

@@ -21,11 +21,13 @@ namespace rivulet {
 inline constexpr uint32_t kEos = 3;     // the first id that ends a turn
 inline constexpr size_t kCapacity = 8;  // tokens of an outbox
 
-// Drafts what FakeEngine will sample, and now and then something else.
+// Drafts what FakeEngine will sample, and now and then something else. Some completions get no
+// drafts: only those run ahead.
 class FakeOracleSource final : public DrafterSource {
  public:
   explicit FakeOracleSource(uint64_t seed) : random_(seed) {}
   std::unique_ptr<Drafter> MakeDrafter(const DraftedCompletion& completion) override {
+    if (random_() % 4 == 0) return nullptr;
     return std::make_unique<Oracle>(random_, completion.index);
   }
 

@@ -216,7 +216,7 @@ class EagerDrafters final : public DrafterSource {
   };
 };
 
-// They follow the token in flight.
+// They follow the token in flight. Whether there are some is not known before it is.
 TEST_F(RunningAheadTest, NotWhereThereMayBeDrafts) {
   EagerDrafters drafters;
   SchedulerOptions options;
@@ -226,6 +226,7 @@ TEST_F(RunningAheadTest, NotWhereThereMayBeDrafts) {
   while (Launch()) {
     const bool last = clients_[0].tokens().size() == 39;
     EXPECT_TRUE(last || !scheduler_->MayPlanAhead());
+    EXPECT_FALSE(Launch()) << "nor if it is planned ahead regardless";
     Commit();
   }
   EXPECT_EQ(clients_[0].tokens(), ExpectedTokens({1, 2}, 0, 40));

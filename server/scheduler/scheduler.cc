@@ -319,7 +319,7 @@ void Scheduler::ChooseDrafts(std::vector<PlannedRow>& chosen) {
   if (rows_[chosen.back().row].row == ActiveRequest::kPromptRow) return;
   const bool always = context_.options.drafts.always;
   const std::vector<DraftStanding> standings = Standings(chosen);
-  if (!always && draft_choice_.Hopeless(standings)) return DoWithoutDrafts(chosen);
+  if (!always && draft_choice_.Hopeless(standings)) return;
   std::vector<DraftProspect> prospects(chosen.size());
   for (size_t i = 0; i < chosen.size(); ++i) {
     const RowInFlight& row = rows_[chosen[i].row];
@@ -329,8 +329,6 @@ void Scheduler::ChooseDrafts(std::vector<PlannedRow>& chosen) {
   const auto counts = always ? std::vector<uint32_t>() : draft_choice_.Choose(prospects);
   for (size_t i = 0; i < chosen.size(); ++i) {
     chosen[i].drafts = always ? static_cast<uint32_t>(prospects[i].count) : counts[i];
-    const RowInFlight& row = rows_[chosen[i].row];
-    row.request->NoteChoice(row.row, prospects[i].count > 0, chosen[i].drafts > 0);
   }
   PrepareDrafts(chosen);
 }
@@ -343,14 +341,6 @@ std::vector<DraftStanding> Scheduler::Standings(const std::vector<PlannedRow>& c
     standings.push_back(row.request->Standing(row.row));
   }
   return standings;
-}
-
-// Their drafters were not asked, so they may have drafts to offer.
-void Scheduler::DoWithoutDrafts(const std::vector<PlannedRow>& chosen) {
-  for (const PlannedRow& planned : chosen) {
-    const RowInFlight& row = rows_[planned.row];
-    row.request->NoteChoice(row.row, /*offered=*/true, /*drafts=*/false);
-  }
 }
 
 void Scheduler::FollowDrafts() {

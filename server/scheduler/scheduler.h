@@ -236,7 +236,6 @@ class Scheduler {
   std::vector<PlannedRow> Choose(TimePoint now);
   void ChooseDrafts(std::vector<PlannedRow>& chosen);
   std::vector<DraftStanding> Standings(const std::vector<PlannedRow>& chosen) const;
-  void DoWithoutDrafts(const std::vector<PlannedRow>& chosen);
   void PrepareDrafts(const std::vector<PlannedRow>& chosen);
   void Learn(StepInFlight& step, double seconds);
   void LearnDrafts(StepInFlight& step, double seconds);

@@ -184,7 +184,7 @@ TEST_P(TurnsTest, SoDoManyConversationsAtOnce) {
   for (const size_t threads : {1, 3}) {
     const auto stack = NewStack(threads);
     std::vector<Conversation> all;
-    for (int i = 0; i < 6; ++i) all.push_back(NewConversation(*stack, 5));
+    for (int i = 0; i < 6; ++i) all.push_back(NewConversation(*stack, 8));
     RunConversations(*stack, std::move(all));
     ExpectDrafts(*stack);
   }
