@@ -137,6 +137,28 @@ class LateNormTest : public testing::TestWithParam<Case> {
     return After(call, call.norm.Factor(hidden(), /*of_squares=*/false), may_leave);
   }
 
+  // Some layers of these two maps, one operation behind the other on the device's stream.
+  Result RunLayers(size_t rows, bool waits) {
+    constexpr int kLayers = 3;
+    const AddProductCall call = CallFor(0, rows);
+    const auto wait = [&] {
+      if (!waits) return;
+      const absl::Status status = device_->Synchronize();
+      EXPECT_TRUE(status.ok()) << status;
+    };
+    const FloatMatrix y =
+        MatrixOn(*device_, std::vector<float>(rows * columns(), NAN), rows, columns());
+    device_->AddLate({.x = call.x, .norm = call.norm});
+    RowFactor factor = call.norm.Factor(hidden(), /*of_squares=*/false);
+    for (int layer = 0; layer <= kLayers; ++layer) {
+      wait();
+      device_->ScaledProduct(second_, call.norm.y, factor, /*may_leave=*/false, y);
+      wait();
+      if (layer < kLayers) factor = call.norm.Factor(hidden(), device_->AddProduct(call));
+    }
+    return {NumbersOf(*device_, call.x), NumbersOf(*device_, call.norm.y), NumbersOf(*device_, y)};
+  }
+
   void ExpectSame(const Result& a, const Result& b, const std::string& what) {
     EXPECT_EQ(a.x, b.x) << what;
     EXPECT_EQ(a.operand, b.operand) << what;
@@ -204,6 +226,16 @@ TEST_P(LateNormTest, HasTheSameBitsForEveryNumberOfRows) {
     for (const bool may_leave : {false, true}) {
       ExpectSame(RunApart(first, rows, may_leave), same,
                  std::to_string(rows) + " rows, apart, " + (may_leave ? "left" : "scaled"));
+    }
+  }
+}
+
+// Kernels begin before those before them have ended, and wait where they need what those write.
+TEST_P(LateNormTest, HasTheSameBitsWithoutWaitingForEachOperation) {
+  for (const size_t rows : GetParam().rows) {
+    const Result awaited = RunLayers(rows, /*waits=*/true);
+    for (int run = 0; run < 3; ++run) {
+      ExpectSame(RunLayers(rows, /*waits=*/false), awaited, std::to_string(rows) + " rows");
     }
   }
 }
