@@ -133,6 +133,11 @@ __device__ inline float Function(Activation f, float x) {
   return OtherFunction(f, x);
 }
 
+// The compiler then knows that the lanes of a warp have the same number: they take the same
+// branches, and what is made of it stays in uniform registers, if that is in the same round of a
+// loop.
+__device__ inline uint32_t SameInWarp(uint32_t x) { return __shfl_sync(0xffffffffu, x, 0); }
+
 // The sum over the lanes of a warp, in every lane: one fixed tree.
 __device__ inline float WarpSum(float x) {
   for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);

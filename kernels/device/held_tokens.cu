@@ -1,12 +1,12 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// y = x Wᵀ + b for up to four tokens, weights in bf16, and maps with few outputs,
-// by the warpgroup's matrix instruction. A block has up to 32 outputs and walks all of K; nothing
-// is split over K, so each output is one chain. A step of the chain takes 18 to 22 cycles, where
-// that of a warp's instruction takes 32. One warp brings the weights through a ring and begins
-// before the kernel before this one has ended; when it has asked for all of them, it asks for
-// weights of the next product until the chain has ended. The tokens are held in shared memory:
-// through a ring they would come no faster than its slots go back and forth between blocks and L2.
+// y = x Wᵀ + b for up to four tokens, weights in bf16, and maps with few outputs, by the
+// warpgroup's matrix instruction. A block has up to 32 outputs and walks all of K; nothing is split
+// over K, so each output is one chain. A step of the chain takes 18 to 22 cycles, where that of a
+// warp's instruction takes 32. One warp brings the weights through a ring and begins before the
+// kernel before this one has ended; when it has asked for all of them, it asks for weights of the
+// next product until the chain has ended. The tokens are held in shared memory: through a ring they
+// would come no faster than its slots go back and forth between blocks and L2.
 //
 // The instruction reads 64 tokens: rows of 16 bytes in groups of 8. Here 16 bytes of each held
 // token lie side by side, then the next 16 bytes of each. So the instruction takes what follows for

@@ -373,13 +373,12 @@ bool Launch(const ProjectionCall& projection, const ProjectedColumns& columns,
 
 bool LaunchProjectAndRecur(const ProjectionCall& projection, const PrepareCall& prepare,
                            const RecurCall& recur, const LaunchContext& context) {
+  if (!Serves(projection, recur)) return false;
   RecurCall unprepared = recur;
   UnpreparedRows rows;
   ProjectedColumns columns;
-  if (!Serves(projection, recur) || !ReadUnprepared(prepare, unprepared, rows) ||
-      !FindColumns(projection, unprepared, columns)) {
-    return false;
-  }
+  if (!ReadUnprepared(prepare, unprepared, rows)) return false;
+  if (!FindColumns(projection, unprepared, columns)) return false;
   const auto launch = recur.bf16_state ? Launch<true> : Launch<false>;
   return launch(projection, columns, unprepared, rows, context);
 }

@@ -71,9 +71,6 @@ class DecodeBlock {
             unit / call.units_per_value};
   }
 
-  // The compiler then knows that the lanes of a warp take the same branches.
-  __device__ static uint32_t SameInWarp(uint32_t x) { return __shfl_sync(0xffffffffu, x, 0); }
-
   // Whether this block keeps the token's key, and its values, in the tail.
   __device__ bool KeepsKey() const { return split_ == 0 && key_unit_ * c_.units_per_key == unit_; }
   __device__ bool KeepsValues() const { return value_unit_ * c_.units_per_value == unit_; }

@@ -12,13 +12,14 @@
 
 #include <cstdint>
 
+#include "kernels/device/arithmetic.cuh"
+
 namespace rivulet::cuda {
 
 // Where an operand of k16 begins, as the instruction takes it: the address and the distances of its
-// parts. Moving it changes the lower half only, so a step costs an addition and not one of 64 bits
-// with its carry: a warp issues its instructions in order, and those between two matrix
-// instructions would take longer than these
-// (docs/gpu_notes.md#what-lies-between-matrix-instructions).
+// parts. Moving it changes only the lower half, so a step costs one addition of 32 bits. A warp
+// issues its instructions in order, and additions of 64 bits between two matrix instructions took
+// longer than these (docs/gpu_notes.md#what-lies-between-matrix-instructions).
 struct MatrixOperand {
   uint32_t low, high;
 
@@ -26,15 +27,11 @@ struct MatrixOperand {
   __device__ MatrixOperand operator+(uint32_t sixteens) const { return {low + sixteens, high}; }
 };
 
-// The compiler then knows that all lanes have the same number. Operands that are made of it are
-// moved in the registers that the instruction reads, if they are made in the same round of a loop.
-__device__ inline uint32_t OfWarp(uint32_t x) { return __shfl_sync(0xffffffffu, x, 0); }
-
 // Of a box's address in shared memory plus 32 bytes for each k16 step. Chunks are exchanged as in a
 // box. Groups of 8 rows follow each other at so many bytes.
 __device__ inline MatrixOperand BoxOperand(uint32_t shared, uint32_t group_distance = 1024) {
   constexpr uint32_t kExchangedBy128 = 1u << 30, kUnused = 1u << 16;
-  return {OfWarp(kUnused | (shared & 0x3ffff) >> 4), kExchangedBy128 | group_distance / 16};
+  return {SameInWarp(kUnused | (shared & 0x3ffff) >> 4), kExchangedBy128 | group_distance / 16};
 }
 
 // The same for an operand of a few rows whose chunks are not exchanged: the 16 bytes of
@@ -42,7 +39,7 @@ __device__ inline MatrixOperand BoxOperand(uint32_t shared, uint32_t group_dista
 // multiple of 16. All groups of 8 rows lie at the same place. Adding n · chunk_distance / 16 moves
 // by n chunks. Behind the last chunk the instruction reads 112 bytes more.
 __device__ inline MatrixOperand NarrowOperand(uint32_t shared, uint32_t chunk_distance) {
-  return {OfWarp(chunk_distance / 16 << 16 | (shared & 0x3ffff) >> 4), 0};
+  return {SameInWarp(chunk_distance / 16 << 16 | (shared & 0x3ffff) >> 4), 0};
 }
 
 // 16 bytes of an operand.

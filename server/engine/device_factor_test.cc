@@ -189,6 +189,7 @@ TEST_P(DeviceFactorOnGpuTest, IsNearTheCpu) {
 
 std::string NameOf(const testing::TestParamInfo<size_t>& info) { return Models()[info.param].name; }
 
+// Without the last model.
 INSTANTIATE_TEST_SUITE_P(Models, DeviceFactorTest, testing::Range(size_t{0}, Models().size() - 1),
                          NameOf);
 INSTANTIATE_TEST_SUITE_P(Models, DeviceFactorOnGpuTest, testing::Range(size_t{0}, Models().size()),
