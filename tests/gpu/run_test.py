@@ -94,6 +94,12 @@ class RunTest(unittest.TestCase):
         self.assertIn("found_test, shard 0: a sanitizer found something", result.stdout)
         self.assertIn("at kernel+0x10", result.stdout)
 
+    def test_a_shard_that_needs_no_gpu_is_no_finding_of_a_sanitizer(self):
+        self.add("fake_test", 'import atexit; print("========= Error: Target application terminated before first instrumented API call"); '
+                 "atexit.register(lambda: (sys.stdout.flush(), os._exit(255)))")
+        result = self.run_tests("--at-once", "1")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
     def test_a_crash_after_a_failed_case_is_shown_too(self):
         self.add("bad_test", FAILS.replace("sys.exit(1)", "sys.stdout.flush(); os.abort()"))
         result = self.run_tests("--at-once", "1")
