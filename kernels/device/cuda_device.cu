@@ -54,7 +54,8 @@ cuda::ProductOutputs OutputsOf(const DeviceLinear& linear, const Operand& x, Flo
           .bias = linear.bias,
           .rows = x.rows,
           .outputs = linear.outputs,
-          .pairs = y.stride % 2 == 0 && reinterpret_cast<uintptr_t>(y.data) % 8 == 0};
+          .pairs = linear.bias == nullptr && linear.outputs % 2 == 0 && y.stride % 2 == 0 &&
+                   reinterpret_cast<uintptr_t>(y.data) % 8 == 0};
 }
 
 class CudaDevice final : public Device {

@@ -298,11 +298,13 @@ class FewTokens {
 
   __device__ void Write(float2 sum, float2 before, bool real) const {
     if (stages_ == 0) return;
-    const uint32_t token = lane_ / 4, column = FirstColumn(), last = c_.linear.outputs - 1;
+    const uint32_t column = FirstColumn(), last = c_.linear.outputs - 1;
     sum.x = Weights::Finished(c_.linear, min(column, last), sum.x);
     sum.y = Weights::Finished(c_.linear, min(column + 1, last), sum.y);
-    const float factor = FactorAt(c_.out, factors_, token);
-    WriteOutputs(c_.out, token, column, factor, sum, before, weight_, real);
+    WriteOutputs<1, 1>(
+        c_.out, factors_, real, column, [&](uint32_t) { return lane_ / 4; },
+        [&](uint32_t, uint32_t) { return sum; }, [&](uint32_t, uint32_t) { return before; },
+        [&](uint32_t) { return weight_; });
   }
 
   const FewTokensCall& c_;

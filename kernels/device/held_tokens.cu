@@ -211,13 +211,12 @@ class HeldTokens {
   // By the first warp, which has the first 16 tokens.
   __device__ void Write(const Sums& sum, const float2 (&before)[kTiles],
                         const float2 (&weight)[kTiles]) const {
-    const uint32_t token = lane_ / 4;
-    const float factor = FactorAt(c_.out, factors_, token);
-#pragma unroll
-    for (uint32_t n = 0; n < kTiles; ++n) {
-      const float2 two = {sum[n * 4], sum[n * 4 + 1]};
-      WriteOutputs(c_.out, token, Column(n), factor, two, before[n], weight[n], true);
-    }
+    WriteOutputs<1, kTiles>(
+        c_.out, factors_, true, Column(0), [&](uint32_t) { return lane_ / 4; },
+        [&](uint32_t, uint32_t n) {
+          return float2{sum[n * 4], sum[n * 4 + 1]};
+        },
+        [&](uint32_t, uint32_t n) { return before[n]; }, [&](uint32_t n) { return weight[n]; });
   }
 
   const HeldCall& c_;

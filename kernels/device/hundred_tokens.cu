@@ -53,6 +53,10 @@ struct HundredCall {
   WeightsAhead ahead;
 };
 
+// Whether there are registers for the residual stream beside the chains. Above 64 rows nothing adds.
+template <int kTiles, int kStageBoxes>
+constexpr bool kMayAdd = kTiles <= (kStageBoxes == kFewBoxes ? 3 : 4);
+
 template <int kTiles, int kStageBoxes>
 class HundredTokens {
  public:
@@ -88,7 +92,17 @@ class HundredTokens {
   __device__ void Run() {
     if (warp_ < s_.warps()) {
       MultiplyAll();
-    } else if (warp_ == s_.warps()) {
+    } else {
+      Bring();
+      __syncwarp();
+      ArriveInCluster();
+    }
+    AwaitCluster();  // a block must not end while another one copies into it
+  }
+
+ private:
+  __device__ void Bring() {
+    if (warp_ == s_.warps()) {
       if (lane_ == 0) BringAllWeights();
       __syncwarp();
       FetchByWarp(c_.ahead, b_);  // behind all of this product's weights
@@ -97,16 +111,12 @@ class HundredTokens {
     } else {
       BringFactors(c_.out, warp_ - s_.warps() - kProducers, s_.warps() * 32, factors_);
     }
-    __syncwarp();
-    MeetCluster();  // a block must not end while another one copies into it
   }
 
- private:
   using Sums = float[4 * kTiles];
   using Residuals = float2[kTiles][2];  // of the tokens' halves of eight
   using NormWeights = float2[kTiles];
-  // Whether there are registers for the residual stream beside the chains.
-  static constexpr bool kReadsAhead = kTiles <= 4;
+  static constexpr bool kAdds = kMayAdd<kTiles, kStageBoxes>;
 
   __device__ uint32_t FirstOutput(uint32_t round) const {
     return (blockIdx.x * s_.rounds + round) * kOutputs;
@@ -157,12 +167,12 @@ class HundredTokens {
       Sums sum;
 #pragma unroll
       for (float& x : sum) x = 0.0f;
-      if constexpr (kReadsAhead) {
+      if constexpr (kAdds) {
         if (c_.out.adds()) ReadWeights(round, weight);
       }
       if (real != 0) {
         if (c_.out.scales() || c_.out.adds()) AwaitLastKernel();
-        if constexpr (kReadsAhead) {
+        if constexpr (kAdds) {
           if (c_.out.adds()) ReadBefore(round, before);
         }
         uint32_t weight_barrier = 0, token_barrier = 0;  // of the stage before
@@ -178,7 +188,11 @@ class HundredTokens {
         }
         AwaitProducts<0>();
         Release(weight_barrier, token_barrier, left--);
-        if (left == 0) AnnounceEnd(b_);
+        if (left == 0) {
+          AnnounceEnd(b_);
+          __syncwarp();
+          ArriveInCluster();  // nothing is copied into this block any more
+        }
         if (c_.out.scales() && pass == 1) AwaitFactors(s_.warps() * 32);
       }
       Write(round, sum, before, weight, real != 0);
@@ -231,22 +245,13 @@ class HundredTokens {
   }
   __device__ void Write(uint32_t round, const Sums& sum, const Residuals& before,
                         const NormWeights& weight, bool real) const {
-#pragma unroll
-    for (uint32_t i = 0; i < 2 * kTiles; ++i) {
-      const uint32_t token = Token(i % 2), column = Column(round, i / 2);
-      const float factor = FactorAt(c_.out, factors_, token);
-      const float2 two = {sum[i * 2], sum[i * 2 + 1]};
-      if (c_.out.adds()) {
-        if constexpr (kReadsAhead) {
-          AddOutputs(c_.out, token, column, factor, two, before[i / 2][i % 2], weight[i / 2], real);
-        } else {
-          AddOutputs(c_.out, token, column, factor, two, ReadResidual(c_.out, token, column),
-                     ReadNormWeights(c_.out, column), real);
-        }
-      } else {
-        StoreOutputs(c_.out, token, column, factor, two, real);
-      }
-    }
+    WriteOutputs<2, kTiles, kAdds>(
+        c_.out, factors_, real, Column(round, 0), [&](uint32_t half) { return Token(half); },
+        [&](uint32_t half, uint32_t n) {
+          return float2{sum[n * 4 + half * 2], sum[n * 4 + half * 2 + 1]};
+        },
+        [&](uint32_t half, uint32_t n) { return before[n][half]; },
+        [&](uint32_t n) { return weight[n]; });
   }
 
   const HundredCall& c_;
@@ -258,8 +263,13 @@ class HundredTokens {
   const uint32_t tokens_, weights_;         // in shared memory
 };
 
+// Of few tokens: the compiler then takes 72 registers a thread, which leaves some for blocks of the
+// kernels that follow. A quarter of a processor has 16 384, for up to three warps of this block.
+template <int kStageBoxes>
+constexpr uint32_t kBlocksByRegisters = kStageBoxes == kFewBoxes ? 2 : 1;
+
 template <int kTiles, int kStageBoxes>
-__global__ void __launch_bounds__(kMostThreads, 1)
+__global__ void __launch_bounds__(kMostThreads, kBlocksByRegisters<kStageBoxes>)
     HundredKernel(const __grid_constant__ HundredCall call) {
   extern __shared__ __align__(128) std::byte memory[];
   __shared__ ProductBarriers barriers;
@@ -315,7 +325,8 @@ HundredShape ShapeFor(const DeviceLinear& linear, uint32_t rows, uint32_t most_b
   const uint32_t stages = Parts(linear.stride, boxes * kBoxColumns) * shape.rounds;
   const uint32_t token_bytes = shape.groups * boxes * shape.token_rows * kBoxRowBytes;
   const uint32_t weight_bytes = shape.tiles * 8 * kBoxRowBytes * boxes;
-  const uint32_t of_tokens = (shape.groups == 1 ? 128 : 96) << 10;
+  // With 128 KB for the tokens of a few, blocks of the next product find room later.
+  const uint32_t of_tokens = (rows <= kMostFew ? 80 : shape.groups == 1 ? 128 : 96) << 10;
   shape.slots = SlotsFor(stages, weight_bytes, token_bytes, of_tokens);
   return shape;
 }
@@ -324,6 +335,7 @@ template <int kTiles, int kStageBoxes>
 bool Launch(const DeviceLinear& linear, const Operand& x, const ProductOutputs& out,
             const HundredShape& shape, const WeightsAhead& ahead, const LaunchContext& context) {
   using Work = HundredTokens<kTiles, kStageBoxes>;
+  if (out.adds() && !kMayAdd<kTiles, kStageBoxes>) return false;
   HundredCall call;
   call.out = out;
   call.stages = Parts(linear.stride, Work::kStageInputs);
@@ -364,7 +376,7 @@ bool IsBf16(const DeviceLinear& linear, const Operand& x) {
 
 // Than tens_of_tokens.cu.
 bool IsFaster(uint32_t rows, const HundredShape& shape) {
-  return rows > 16 && rows <= kMostFew && shape.tiles <= 2;
+  return rows > 16 && rows <= kMostFew && shape.tiles <= 4;
 }
 
 }  // namespace
@@ -374,7 +386,7 @@ bool LaunchFewOutputs(const DeviceLinear& linear, const Operand& x, const Produc
   const uint32_t most_blocks = MostBlocks();
   if (x.rows == 0 || x.rows > kMostFew || !IsBf16(linear, x) || most_blocks == 0) return false;
   const HundredShape shape = ShapeFor(linear, x.rows, most_blocks);
-  return IsFaster(x.rows, shape) && LaunchTiles<kFewBoxes>(std::integer_sequence<int, 1, 2>(),
+  return IsFaster(x.rows, shape) && LaunchTiles<kFewBoxes>(std::integer_sequence<int, 1, 2, 3, 4>(),
                                                            linear, x, out, shape, ahead, context);
 }
 

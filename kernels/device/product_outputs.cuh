@@ -31,7 +31,7 @@ struct ProductOutputs {
   RowFactor factor = {};        // of squares
   LateNorm norm = {};           // with a norm y is the residual stream, to which outputs are added
   uint32_t rows = 0, outputs = 0;
-  bool pairs = false;  // two numbers of y may be stored at once
+  bool pairs = false;  // without a bias, and two numbers of y may be stored at once
 
   __host__ __device__ bool adds() const { return norm.y.data != nullptr; }
   __host__ __device__ bool scales() const { return factor.given(); }
@@ -87,6 +87,7 @@ __device__ inline void ComputeFactors(const RowFactor& factor, uint32_t first, u
 // Factors of all rows to shared memory, by so many warps of a block that do nothing else, each of
 // which has some rows at once: with fewer or more of the latter steps were slower.
 constexpr uint32_t kFactorWarps = 4, kFactorsAtOnce = 4;
+constexpr uint32_t kMostBroughtFactors = kFactorWarps * 32;  // rows
 
 // `writers`: threads that await them (AwaitFactors).
 template <uint32_t kWarps = kFactorWarps, uint32_t kAtOnce = kFactorsAtOnce>
@@ -112,7 +113,6 @@ __device__ inline void BringFactors(const ProductOutputs& out, uint32_t warp, ui
   __threadfence_block();
   asm volatile("bar.arrive 3, %0;\n" ::"r"(writers + kWarps * 32) : "memory");
 }
-constexpr uint32_t kMostBroughtFactors = kFactorWarps * 32;  // rows
 
 template <uint32_t kWarps = kFactorWarps>
 __device__ inline void AwaitFactors(uint32_t writers) {
@@ -136,48 +136,134 @@ __device__ inline float2 ReadNormWeights(const ProductOutputs& out, uint32_t col
   return *reinterpret_cast<const float2*>(out.norm.weight + min(column, out.outputs - 2));
 }
 
-// By all lanes of a warp, with `x` and `weight` as they were read. `real`: false: nothing is
-// stored.
-__device__ inline void AddOutputs(const ProductOutputs& out, uint32_t token, uint32_t column,
-                                  float factor, float2 sum, float2 x, float2 weight, bool real) {
-  x = {fmaf(factor, sum.x, x.x), fmaf(factor, sum.y, x.y)};
-  float squares = fmaf(x.y, x.y, x.x * x.x);
-  squares += __shfl_xor_sync(0xffffffffu, squares, 1);
-  squares += __shfl_xor_sync(0xffffffffu, squares, 2);
-  const uint32_t packed = PackRounded(weight.x * x.x, weight.y * x.y);
-  if (!real || token >= out.rows || column >= out.outputs) return;
+// Stores under a condition. Of an `if` the compiler makes a branch, and moves what leads to the
+// address into it: eight stores then take 1.4 microseconds, one after the other.
+__device__ inline void StoreIf(bool stores, float* to, float x) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %0, 0;\n@p st.global.f32 [%1], %2;\n}\n" ::"r"(
+                   static_cast<uint32_t>(stores)),
+               "l"(to), "f"(x)
+               : "memory");
+}
+__device__ inline void StoreIf(bool stores, float* to, float2 x) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.u32 p, %0, 0;\n@p st.global.v2.f32 [%1], {%2, %3};\n}\n" ::"r"(
+          static_cast<uint32_t>(stores)),
+      "l"(to), "f"(x.x), "f"(x.y)
+      : "memory");
+}
+__device__ inline void StoreIf(bool stores, uint16_t* to, uint32_t two) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %0, 0;\n@p st.global.u32 [%1], %2;\n}\n" ::"r"(
+                   static_cast<uint32_t>(stores)),
+               "l"(to), "r"(two)
+               : "memory");
+}
+
+// One of a lane's rows, with what all of its outputs share.
+struct OutputRow {
+  uint32_t token;
+  float factor;
+  bool stores;  // the row is there, and this is not a rehearsal
+};
+__device__ inline OutputRow RowOf(const ProductOutputs& out, const float* factors, uint32_t token,
+                                  bool real) {
+  return {token, FactorAt(out, factors, token), real && token < out.rows};
+}
+
+// Outputs of a row: kTiles pairs of columns `first`, first + 8, and so on. sum(n): of one of them.
+// Each of these functions is for all lanes of a warp.
+
+// Adds them to the residual stream. before(n) and weight(n): as they were read.
+template <uint32_t kTiles, typename Sum, typename Before, typename Weight>
+__device__ inline void AddOutputs(const ProductOutputs& out, const OutputRow& row, uint32_t first,
+                                  const Sum& sum, const Before& before, const Weight& weight) {
+  float2 x[kTiles];
+  float squares[kTiles];
+  uint32_t packed[kTiles];
+#pragma unroll
+  for (uint32_t n = 0; n < kTiles; ++n) {
+    const float2 two = sum(n), old = before(n), w = weight(n);
+    x[n] = {fmaf(row.factor, two.x, old.x), fmaf(row.factor, two.y, old.y)};
+    squares[n] = fmaf(x[n].y, x[n].y, x[n].x * x[n].x);
+    packed[n] = PackRounded(w.x * x[n].x, w.y * x[n].y);
+  }
+#pragma unroll
+  for (uint32_t n = 0; n < kTiles; ++n) squares[n] += __shfl_xor_sync(0xffffffffu, squares[n], 1);
+#pragma unroll
+  for (uint32_t n = 0; n < kTiles; ++n) squares[n] += __shfl_xor_sync(0xffffffffu, squares[n], 2);
   const LateNorm& norm = out.norm;
-  *reinterpret_cast<float2*>(out.y.data + size_t{token} * out.y.stride + column) = x;
-  *reinterpret_cast<uint32_t*>(norm.y.data + size_t{token} * norm.y.stride + column) = packed;
-  if (threadIdx.x % 4 != 0) return;
-  norm.squares[size_t{token} * norm.stride + column / LateNorm::kSquares] = squares;
+  float* const to = out.y.data + size_t{row.token} * out.y.stride + first;
+  auto* const operand = norm.y.data + size_t{row.token} * norm.y.stride + first;
+  float* const eights = norm.squares + size_t{row.token} * norm.stride + first / LateNorm::kSquares;
+  const bool sums = threadIdx.x % 4 == 0;
+#pragma unroll
+  for (uint32_t n = 0; n < kTiles; ++n) {
+    const bool stores = row.stores && first + n * 8 < out.outputs;
+    StoreIf(stores, to + n * 8, x[n]);
+    StoreIf(stores, operand + n * 8, packed[n]);
+    StoreIf(stores && sums, eights + n * 8 / LateNorm::kSquares, squares[n]);
+  }
 }
 
-__device__ inline void StoreOutputs(const ProductOutputs& out, uint32_t token, uint32_t column,
-                                    float factor, float2 sum, bool real) {
-  if (token >= out.rows || column >= out.outputs) return;
-  const bool both = column + 1 < out.outputs;
-  if (out.bias != nullptr) {
-    sum.x += out.bias[column];
-    if (both) sum.y += out.bias[column + 1];
+// Of a map without bias, pairs at once.
+template <uint32_t kTiles, typename Sum>
+__device__ inline void StorePairs(const ProductOutputs& out, const OutputRow& row, uint32_t first,
+                                  const Sum& sum) {
+  float* const to = out.y.data + size_t{row.token} * out.y.stride + first;
+#pragma unroll
+  for (uint32_t n = 0; n < kTiles; ++n) {
+    const float2 two = sum(n), y = {row.factor * two.x, row.factor * two.y};
+    StoreIf(row.stores && first + n * 8 < out.outputs, to + n * 8, y);
+  }
+}
+
+// Of any map.
+template <uint32_t kTiles, typename Sum>
+__device__ inline void StoreOutputs(const ProductOutputs& out, const OutputRow& row, uint32_t first,
+                                    const Sum& sum) {
+  float* const to = out.y.data + size_t{row.token} * out.y.stride;
+#pragma unroll
+  for (uint32_t n = 0; n < kTiles; ++n) {
+    const uint32_t at = first + n * 8;
+    const bool one = at < out.outputs, both = at + 1 < out.outputs;
+    float2 y = sum(n);
+    if (out.bias != nullptr) {
+      if (one) y.x += out.bias[at];
+      if (both) y.y += out.bias[at + 1];
+    } else {
+      y = {row.factor * y.x, row.factor * y.y};
+    }
+    StoreIf(row.stores && one, to + at, y.x);
+    StoreIf(row.stores && both, to + at + 1, y.y);
+  }
+}
+
+// All outputs of a warp, of kRows rows token(i). sum(i, n); before(i, n) and weight(n) are asked
+// for only where outputs are added. kAdds: they may be.
+template <uint32_t kRows, uint32_t kTiles, bool kAdds = true, typename Token, typename Sum,
+          typename Before, typename Weight>
+__device__ inline void WriteOutputs(const ProductOutputs& out, const float* factors, bool real,
+                                    uint32_t first, const Token& token, const Sum& sum,
+                                    const Before& before, const Weight& weight) {
+  const auto for_each_row = [&](const auto& write) {
+#pragma unroll
+    for (uint32_t i = 0; i < kRows; ++i) {
+      write(RowOf(out, factors, token(i), real), i, [&](uint32_t n) { return sum(i, n); });
+    }
+  };
+  if (kAdds && out.adds()) {
+    for_each_row([&](const OutputRow& row, uint32_t i, const auto& sums) {
+      AddOutputs<kTiles>(
+          out, row, first, sums, [&](uint32_t n) { return before(i, n); }, weight);
+    });
+  } else if (out.pairs) {
+    for_each_row([&](const OutputRow& row, uint32_t, const auto& sums) {
+      StorePairs<kTiles>(out, row, first, sums);
+    });
   } else {
-    sum = {factor * sum.x, factor * sum.y};
+    for_each_row([&](const OutputRow& row, uint32_t, const auto& sums) {
+      StoreOutputs<kTiles>(out, row, first, sums);
+    });
   }
-  if (!real) return;
-  float* const y = out.y.data + size_t{token} * out.y.stride + column;
-  if (both && out.pairs) {
-    *reinterpret_cast<float2*>(y) = sum;
-    return;
-  }
-  y[0] = sum.x;
-  if (both) y[1] = sum.y;
-}
-
-// AddOutputs or StoreOutputs; `x` and `weight` are of the former.
-__device__ inline void WriteOutputs(const ProductOutputs& out, uint32_t token, uint32_t column,
-                                    float factor, float2 sum, float2 x, float2 weight, bool real) {
-  if (out.adds()) return AddOutputs(out, token, column, factor, sum, x, weight, real);
-  StoreOutputs(out, token, column, factor, sum, real);
 }
 
 // --- launches ------------------------------------------------------------------------------------

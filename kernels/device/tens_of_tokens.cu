@@ -123,7 +123,17 @@ class TensOfTokens {
   __device__ void Run() {
     if (warp_ < s_.multipliers()) {
       MultiplyAll();
-    } else if (warp_ == s_.multipliers()) {
+    } else {
+      Bring();
+      __syncwarp();
+      ArriveInCluster();
+    }
+    AwaitCluster();  // a block must not end while another one copies into it
+  }
+
+ private:
+  __device__ void Bring() {
+    if (warp_ == s_.multipliers()) {
       if (lane_ == 0) BringWeights();
       __syncwarp();
       FetchByWarp(c_.ahead, b_);  // behind all of this product's weights
@@ -132,11 +142,8 @@ class TensOfTokens {
     } else {
       BringFactors(c_.out, warp_ - s_.multipliers() - kProducers, s_.multipliers() * 32, factors_);
     }
-    __syncwarp();
-    MeetCluster();  // a block must not end while the other one copies into it
   }
 
- private:
   using TensOperands = Operands<kTokenTiles, kOutputTiles>;
   // Of the tokens' halves of eight.
   using Residuals = float2[kTokenTiles][2][kOutputTiles];
@@ -230,7 +237,11 @@ class TensOfTokens {
         const uint32_t last = left - c_.stages;
 #pragma unroll 1
         while (left > last) MultiplyStage(--left, operands, sum);
-        if (last == 0) AnnounceEnd(b_);
+        if (last == 0) {
+          AnnounceEnd(b_);
+          __syncwarp();
+          ArriveInCluster();  // nothing is copied into this block any more
+        }
         if (c_.out.scales() && pass == 1) AwaitFactors(s_.multipliers() * 32);
       }
       Write(round, sum, before, weight, real != 0);
@@ -289,21 +300,20 @@ class TensOfTokens {
   }
   __device__ void Write(uint32_t round, const float (&sum)[kTokenTiles][kOutputTiles][4],
                         const Residuals& before, const NormWeights& weight, bool real) const {
-    ForEachPair([&](uint32_t m, uint32_t half, uint32_t n) {
-      const uint32_t token = Token(m, half), column = Column(round, n);
-      const float factor = FactorAt(c_.out, factors_, token);
-      const float2 two = {sum[m][n][half * 2], sum[m][n][half * 2 + 1]};
-      if (c_.out.adds()) {
-        if constexpr (kReadsAhead) {
-          AddOutputs(c_.out, token, column, factor, two, before[m][half][n], weight[n], real);
-        } else {
-          AddOutputs(c_.out, token, column, factor, two, ReadResidual(c_.out, token, column),
-                     ReadNormWeights(c_.out, column), real);
-        }
-      } else {
-        StoreOutputs(c_.out, token, column, factor, two, real);
-      }
-    });
+    WriteOutputs<2 * kTokenTiles, kOutputTiles>(
+        c_.out, factors_, real, Column(round, 0), [&](uint32_t i) { return Token(i / 2, i % 2); },
+        [&](uint32_t i, uint32_t n) {
+          const float(&four)[4] = sum[i / 2][n];
+          return float2{four[i % 2 * 2], four[i % 2 * 2 + 1]};
+        },
+        [&](uint32_t i, uint32_t n) {
+          if constexpr (kReadsAhead) return before[i / 2][i % 2][n];
+          return ReadResidual(c_.out, Token(i / 2, i % 2), Column(round, n));
+        },
+        [&](uint32_t n) {
+          if constexpr (kReadsAhead) return weight[n];
+          return ReadNormWeights(c_.out, Column(round, n));
+        });
   }
 
   const TensCall& c_;
@@ -319,10 +329,16 @@ class TensOfTokens {
   RingPlace token_ring_, weight_ring_;  // of a warp that multiplies
 };
 
+// Threads by which the compiler reckons how many registers each may have: 96, or 128 where a warp
+// has many outputs. More than the kernel has, so that blocks of the next kernels find registers.
+template <int kOutputTiles>
+constexpr uint32_t kRegisterThreads = kOutputTiles == 4
+                                          ? (kMostMultipliers + kProducers + kFactorWarps) * 32
+                                          : 640;
+
 template <int kTokenTiles, int kOutputTiles, int kStageBoxes>
-__global__ void __cluster_dims__(kBlocksOfCluster)
-    __launch_bounds__((kMostMultipliers + kProducers + kFactorWarps) * 32)
-        TensKernel(const __grid_constant__ TensCall call) {
+__global__ void __cluster_dims__(kBlocksOfCluster) __launch_bounds__(kRegisterThreads<kOutputTiles>)
+    TensKernel(const __grid_constant__ TensCall call) {
   extern __shared__ __align__(128) std::byte memory[];
   __shared__ ProductBarriers barriers;
   __shared__ float factors[kMostBroughtFactors];

@@ -79,11 +79,15 @@ __device__ inline void ArriveAt(uint32_t barrier, uint32_t block) {
 
 // All threads of all blocks of the cluster. Of what was written before, only barriers behind a
 // FenceBarrierInit are visible then.
+__device__ inline void ArriveInCluster() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;\n" ::: "memory");
+}
+__device__ inline void AwaitCluster() {
+  asm volatile("barrier.cluster.wait.acquire.aligned;\n" ::: "memory");
+}
 __device__ inline void MeetCluster() {
-  asm volatile(
-      "barrier.cluster.arrive.relaxed.aligned;\n"
-      "barrier.cluster.wait.acquire.aligned;\n" ::
-          : "memory");
+  ArriveInCluster();
+  AwaitCluster();
 }
 
 }  // namespace rivulet::cuda
