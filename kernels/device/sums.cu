@@ -88,7 +88,7 @@ class Unit {
     const bool fits = key_tiles_ <= kHeldTiles;
     // Neither the state nor the tail depends on the kernels of this step.
     if (chunk != 0 && fits && active_) Hold(Matrix(base));
-    if (chunk != 0 && c_.normaliser) StageNormaliser(NormaliserAt(c_, base));
+    if (chunk != 0 && c_.normaliser) StageNormaliser(NormaliserAt(c_, base, blockIdx.x));
     StageTail(begin, min(begin + segment_.tokens, kChunk));
     AwaitLastKernel();
     while (done < segment_.tokens) {
@@ -563,7 +563,7 @@ class Unit {
     if (!channel_) fold_weight_ = expf(s_.decay[kChunk - 1]);
     if (c_.normaliser) {
       FoldNormaliser<kParts>(c_, s_.k, s_.dk, fold_weight_, fresh_, s_.z,
-                             NormaliserAt(c_, FoldBase()));
+                             NormaliserAt(c_, FoldBase(), blockIdx.x));
     }
     if (!active_) return;
     uint32_t v[kParts][4];

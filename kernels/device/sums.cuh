@@ -229,11 +229,11 @@ __device__ inline float Divided(const RecurCall& call, float x, float normaliser
   return call.reciprocal ? x * (1.0f / denominator) : x / denominator;
 }
 
-// This block's copy of the unit's normaliser.
-__device__ inline float* NormaliserAt(const RecurCall& call, uint32_t slot) {
+// A block's copy of its unit's normaliser. `block`: of those of the segment.
+__device__ inline float* NormaliserAt(const RecurCall& call, uint32_t slot, uint32_t block) {
   return reinterpret_cast<float*>(call.slots.bases + slot * call.slots.base_stride +
                                   call.normaliser_offset) +
-         size_t{blockIdx.x} * call.padded_key;
+         size_t{block} * call.padded_key;
 }
 
 // z after a fold, from the keys [C, stride] in shared memory as the fold weights them.

@@ -9,8 +9,8 @@
 //
 // A block may also have two units that share their keys (DecodePair).
 //
-// Rows of blocks in front of those of the segments rehearse (rehearsal.cuh): the instructions
-// between the wait and the outputs are 10 KB, and without that the first blocks wait for each line.
+// The first blocks rehearse (rehearsal.cuh): the instructions between the wait and the outputs are
+// 10 KB, and without that the first blocks wait for each line.
 //
 // This is for many blocks. sums_decode_unit.cuh does it with few, where latency counts;
 // sums_decode_channel.cuh does it where decays are by channel.
@@ -48,14 +48,22 @@ __global__ void __launch_bounds__(kMostWarps * 32, ResidentBlocks(kBf16State))
   DecodeUnit<kBf16State, kNormaliser, kDelta>(call, grid, memory).Run(ahead);
 }
 
+// What CanPrepare asks of a call. The compiler then leaves out the rest.
+__device__ inline void AssumePrepares(const RecurCall& call) {
+  __builtin_assume(!call.delta);
+  __builtin_assume(!call.query_per_head);
+  __builtin_assume(call.gated.gate != nullptr);
+  __builtin_assume(call.decay != Decay::kNone);
+  __builtin_assume(call.constant == nullptr);
+}
+
 template <bool kBf16State>
 __global__ void __launch_bounds__(kMostWarps * 32, ResidentBlocks(kBf16State))
     PreparingDecodeKernel(const __grid_constant__ RecurCall call,
                           const __grid_constant__ UnpreparedRows rows,
                           const __grid_constant__ DecodeGrid grid, uint32_t ahead) {
   extern __shared__ __align__(16) bf16 memory[];
-  __builtin_assume(!call.delta);
-  __builtin_assume(!call.query_per_head);
+  AssumePrepares(call);
   AllowNextKernel();
   DecodeUnit<kBf16State, false, false, true>(call, grid, memory, &rows).Run(ahead);
 }
@@ -75,17 +83,16 @@ __global__ void __launch_bounds__(kMostWarps * 32, kResidentPairs)
                         const __grid_constant__ UnpreparedRows rows,
                         const __grid_constant__ DecodeGrid grid) {
   extern __shared__ __align__(16) bf16 memory[];
-  __builtin_assume(!call.delta);
-  __builtin_assume(!call.query_per_head);
+  AssumePrepares(call);
   AllowNextKernel();
   DecodePair<true>(call, grid, memory, &rows).Run();
 }
 
 // About one block a processor rehearses, if there is time for it. These are blocks of their own:
 // one that has a segment waits with its state on the way to registers, which cannot be used before.
-uint32_t RehearsingRows(uint32_t blocks_of_row, const LaunchContext& context) {
+uint32_t RehearsingRows(const RecurCall& call, const LaunchContext& context) {
   if (!*context.overlaps) return 0;
-  return std::max(static_cast<uint32_t>(context.processors) / blocks_of_row, 1u);
+  return std::max(static_cast<uint32_t>(context.processors) / call.rows.segment_count, 1u);
 }
 
 // Where all pairs have room at once: with more of them, single units are faster. False: not so, or
@@ -95,8 +102,7 @@ bool LaunchPairs(const RecurCall& call, const UnpreparedRows* rows, DecodeGrid g
   if (call.delta || call.query_per_head || call.units_per_key % 2 != 0) return false;
   const uint32_t blocks = call.units / 2 * grid.of_unit.divisor, count = call.rows.segment_count;
   if (blocks * count > static_cast<uint32_t>(context.processors) * kResidentPairs) return false;
-  grid.rehearsing = RehearsingRows(blocks, context);
-  const dim3 all(blocks, count + grid.rehearsing);
+  const dim3 all(count, blocks + grid.rehearsing);
   const uint32_t keys = call.padded_key, columns = call.unit_heads;
   if (rows == nullptr) {
     context.Run(DecodePairKernel, all, values * 2,
@@ -113,14 +119,14 @@ template <bool kBf16State, bool kNormaliser, bool kDelta>
 void Launch(const RecurCall& call, const UnpreparedRows* rows, const LaunchContext& context) {
   const uint32_t warps = WarpsOf(call, context.processors), values = warps * 16;
   const uint32_t splits = (call.padded_value + values - 1) / values, blocks = call.units * splits;
-  const DecodeGrid grid = {RehearsingRows(blocks, context),  Divisor::Of(splits),
+  const DecodeGrid grid = {RehearsingRows(call, context),    Divisor::Of(splits),
                            Divisor::Of(call.units_per_key),  Divisor::Of(call.units_per_value),
                            Divisor::Of(call.padded_key / 4), Divisor::Of(call.padded_key / 8),
                            Divisor::Of(values / 8)};
   if constexpr (kBf16State && !kNormaliser) {
     if (LaunchPairs(call, rows, grid, values, context)) return;
   }
-  const dim3 all(blocks, call.rows.segment_count + grid.rehearsing);
+  const dim3 all(call.rows.segment_count, blocks + grid.rehearsing);
   const auto ahead = static_cast<uint32_t>(context.processors * BlocksBesideProduct(kBf16State));
   const uint32_t keys = call.padded_key, columns = call.delta ? 2 : call.unit_heads;
   if constexpr (!kNormaliser && !kDelta) {

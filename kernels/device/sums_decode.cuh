@@ -132,15 +132,12 @@ class DecodeBlock {
     return t_ == 0 ? near : far;
   }
 
-  // The first `ahead` blocks ask for the state of the block that comes so much later and may have
-  // to wait for room on a processor, of numbers of so many bytes. `row`: of the grid, from the one
-  // of the first segment on.
-  __device__ void FetchForLater(uint32_t row, uint32_t ahead, uint32_t number) const {
-    const uint32_t block = blockIdx.x + row * gridDim.x, later = block + ahead;
-    if (block >= ahead || later >= gridDim.x * c_.rows.segment_count) return;
-    const DeviceSegment segment = c_.rows.segments[later / gridDim.x];
+  // Asks for the state of another block, one of those of segment `row`, of numbers of so many
+  // bytes.
+  __device__ void FetchState(uint32_t row, uint32_t block, uint32_t number) const {
+    const DeviceSegment segment = c_.rows.segments[row];
     if (segment.tokens == 0 || segment.position < kChunk) return;
-    const uint32_t unit = later % gridDim.x / splits_, first = later % splits_ * values_;
+    const uint32_t unit = block / splits_, first = block % splits_ * values_;
     const size_t column = size_t{c_.padded_key} * number;
     const std::byte* base = c_.slots.bases + segment.base_in * c_.slots.base_stride;
     FetchToL2(base + c_.state_offset + (size_t{unit} * c_.padded_value + first) * column,

@@ -95,7 +95,10 @@ class DecodeByChannel : public DecodeReader {
     CopyState<Form::kNumber>();
     CopyTail();
     CommitCopies();
-    if (threadIdx.x == 0) FetchForLater(blockIdx.y, resident, Form::kNumber);
+    const uint32_t block = blockIdx.x + blockIdx.y * gridDim.x, later = block + resident;
+    if (threadIdx.x == 0 && block < resident && later < gridDim.x * gridDim.y) {
+      FetchState(later / gridDim.x, later % gridDim.x, Form::kNumber);
+    }
     FindToken();
     RunRehearsed(rehearsed, [this](bool real) { Work(real); });
     if (place_ + 1 == kChunk) Fold();

@@ -17,9 +17,10 @@
 namespace rivulet::cuda {
 
 // Which blocks a launch has, and what they divide by. Keys, queries and values are copied in fours
-// and eights.
+// and eights. The grid's x is the segment. A fold takes about as long as the rest of a block's work,
+// and this way the blocks of a segment that folds are on different processors.
 struct DecodeGrid {
-  uint32_t rehearsing;         // rows of blocks, in front of those of the segments
+  uint32_t rehearsing;         // rows of the grid, in front of the others
   Divisor of_unit;             // blocks
   Divisor of_key, of_value;    // units
   Divisor of_query;            // fours
@@ -71,7 +72,7 @@ class DecodeUnit : public DecodeBlock {
       CopyValues();
       CopyNormaliser();
       CommitCopies();
-      if (threadIdx.x == 0) FetchForLater(blockIdx.y - grid_.rehearsing, ahead, kNumber);
+      if (threadIdx.x == 0) FetchForLater(ahead);
     }
     const bool decays = TakesDecay();
     FindDecays(decays);
@@ -95,19 +96,25 @@ class DecodeUnit : public DecodeBlock {
   static constexpr bool kGates = !kNormaliser && !kDelta;  // CanGate
 
   __device__ static DecodePlace PlaceOf(const DecodeGrid& grid, uint32_t units, uint32_t unit) {
-    const uint32_t block = Over(blockIdx.x, grid.of_unit), splits = grid.of_unit.divisor;
+    const uint32_t row = max(blockIdx.y, grid.rehearsing) - grid.rehearsing;
+    const uint32_t block = Over(row, grid.of_unit), splits = grid.of_unit.divisor;
     const uint32_t own = block * units + unit;
-    return {max(blockIdx.y, grid.rehearsing) - grid.rehearsing,
+    return {blockIdx.x,
             splits,
             own,
-            blockIdx.x - block * splits,
+            row - block * splits,
             Over(own, grid.of_key),
             Over(own, grid.of_value)};
   }
 
+  __device__ float* Normaliser(uint32_t slot) const {
+    return NormaliserAt(c_, slot, unit_ * splits_ + split_);
+  }
   __device__ float* DecayRow() const {
     return reinterpret_cast<float*>(Tail(c_.decay_offset)) + size_t{unit_} * kChunk;
   }
+
+  __device__ bool IsGated() const { return kPrepares || (kGates && Gates()); }
 
   // Whether the block does not rehearse. Found out anew each time: no register is left for it.
   __device__ bool Real() const {
@@ -139,6 +146,15 @@ class DecodeUnit : public DecodeBlock {
     }
   }
 
+  // The first `ahead` blocks ask for the state of the block that comes so much later and may have
+  // to wait for room on a processor.
+  __device__ void FetchForLater(uint32_t ahead) const {
+    const uint32_t block = blockIdx.x + (blockIdx.y - grid_.rehearsing) * gridDim.x;
+    const uint32_t later = block + ahead, row = later / gridDim.x;
+    if (block >= ahead || row >= gridDim.y - grid_.rehearsing) return;
+    FetchState(later - row * gridDim.x, row, kNumber);
+  }
+
   // Rows before the token's, and zeros after it: their scores are masked, but zero times anything
   // is not zero.
   __device__ void CopyKeys() const { CopyRows(k_, dk_, grid_.of_keys, KeyRow(0), c_.padded_key); }
@@ -150,7 +166,7 @@ class DecodeUnit : public DecodeBlock {
   }
   __device__ void CopyNormaliser() const {
     if (!kNormaliser || fresh_) return;
-    const float* z = NormaliserAt(c_, segment_.base_in);
+    const float* z = Normaliser(segment_.base_in);
     for (uint32_t i = threadIdx.x; i < c_.padded_key / 4; i += blockDim.x) {
       CopyAsync(z_ + i * 4, z + i * 4);
     }
@@ -178,11 +194,11 @@ class DecodeUnit : public DecodeBlock {
 
   // D and weights, which no kernel writes.
   __device__ void FindSkip() {
-    if (kGates && active_ && HasGate()) {
+    if (active_ && IsGated() && t_ < 2) {
       if (c_.skip != nullptr) skip_[0] = c_.skip[GatedColumn()];
       skip_[1] = c_.gated.weight[GatedColumn()];
     }
-    if ((kGates && Gates()) || c_.skip == nullptr || 2 * t_ >= columns_) return;
+    if (IsGated() || c_.skip == nullptr || 2 * t_ >= columns_) return;
 #pragma unroll
     for (uint32_t half = 0; half < 2; ++half) {
       const uint32_t e = Column() + g_ + half * 8;
@@ -307,11 +323,11 @@ class DecodeUnit : public DecodeBlock {
   // What D is multiplied with in the two value columns that the lane writes; of gated outputs in
   // one, and its gate.
   __device__ void TakeSkip() {
-    if (kGates && active_ && HasGate()) {
+    if (active_ && IsGated() && t_ < 2) {
       if (!kPrepares) skipped_[0] = ReadLate(Value() + Column() + g_ + t_ * 8);
       skipped_[1] = ReadLate(GateAt());
     }
-    if ((kGates && Gates()) || c_.skip == nullptr || 2 * t_ >= columns_) return;
+    if (IsGated() || c_.skip == nullptr || 2 * t_ >= columns_) return;
 #pragma unroll
     for (uint32_t half = 0; half < 2; ++half) {
       const uint32_t e = Column() + g_ + half * 8;
@@ -383,8 +399,8 @@ class DecodeUnit : public DecodeBlock {
     const uint2 p = TransposedScores(score, g_ < columns_ && !(kDelta && g_ == 0));
     MultiplyAdd(sum, v, p.x, p.y);
     if constexpr (kNormaliser) Divide(weight, p, sum);
-    if (kGates && Gates()) {
-      if (kPrepares && HasGate()) skipped_[0] = Unscaled()[warp_ * 16 + g_ + t_ * 8];
+    if (IsGated()) {
+      if (kPrepares && t_ < 2) skipped_[0] = Unscaled()[warp_ * 16 + g_ + t_ * 8];
       const float x = WithSkip(0, OwnOutput(sum[0], sum[2]));
       return WriteGated(x, skipped_[1], skip_[1], Real());
     }
@@ -467,42 +483,63 @@ class DecodeUnit : public DecodeBlock {
     const float weight = expf(DecayAt(kChunk - 1));
     __syncthreads();
     if (kNormaliser && Real()) {
-      FoldNormaliser<1>(c_, k_, dk_, weight, fresh_, z_, NormaliserAt(c_, segment_.base_out));
+      FoldNormaliser<1>(c_, k_, dk_, weight, fresh_, z_, Normaliser(segment_.base_out));
     }
     FoldState(k_, weight);
   }
 
+  // In place, too. For both units of a pair a thread weights the same keys.
   __device__ void WeightKeys(bf16* to) const {
-    const uint32_t twos = c_.padded_key / 2;
-    for (uint32_t s = warp_; s < kChunk; s += blockDim.x / 32) {
-      const float weight = expf(DecayAt(kChunk - 1) - DecayAt(s));
-      for (uint32_t i = lane_; i < twos; i += 32) {
-        const bf16* k = k_ + s * dk_ + i * 2;
-        const float first = __bfloat162float(k[0]) * weight;
-        const float second = __bfloat162float(k[1]) * weight;
-        *reinterpret_cast<uint32_t*>(to + s * dk_ + i * 2) = PackRounded(first, second);
-      }
+    const uint32_t s = threadIdx.x % kChunk, first = threadIdx.x / kChunk * 8;
+    const float weight = expf(DecayAt(kChunk - 1) - DecayAt(s));
+    const auto weighted = [weight](uint32_t two) {
+      return PackRounded(FirstOf(two) * weight, SecondOf(two) * weight);
+    };
+#pragma unroll 1
+    for (uint32_t i = first; i < c_.padded_key; i += blockDim.x / kChunk * 8) {
+      const uint4 k = *reinterpret_cast<const uint4*>(k_ + s * dk_ + i);
+      *reinterpret_cast<uint4*>(to + s * dk_ + i) = {weighted(k.x), weighted(k.y), weighted(k.z),
+                                                     weighted(k.w)};
     }
   }
 
-  __device__ void FoldState(const bf16* keys, float weight) const {
+  // A loop, through whose first tiles all tiles pass: without it the code is so long that a block
+  // which folds waits 3 to 7 microseconds for instructions.
+  __device__ void FoldState(const bf16* keys, float weight) {
     if (!active_) return;
     uint32_t v[4];
+    LoadFolded(v);
+    std::byte* const to = FoldedMatrix();
+#pragma unroll 1
+    for (uint32_t kt = 0; kt < key_tiles_; kt += 2) FoldNext(kt, v, keys, weight, to);
+  }
+  // Where the folded state goes; null: this is a rehearsal.
+  __device__ std::byte* FoldedMatrix() const {
+    return Real() ? Matrix(segment_.base_out, kNumber) : nullptr;
+  }
+  // The values, as FoldNext takes them.
+  __device__ void LoadFolded(uint32_t (&v)[4]) const {
     LoadTransposed(v,
                    v_ + (lane_ % 8 + (lane_ >= 16 ? 8 : 0)) * dv_ + warp_ * 16 + lane_ / 8 % 2 * 8);
-    std::byte* to = Matrix(segment_.base_out, kNumber);
+  }
+  // Folds the first two of the held tiles, which are kt and kt + 1, and moves up the others.
+  __device__ void FoldNext(uint32_t kt, const uint32_t (&v)[4], const bf16* keys, float weight,
+                           std::byte* to) {
+    FoldTile(kt, held_[0], v, keys, weight, to);
+    if (kt + 1 < key_tiles_) FoldTile(kt + 1, held_[1], v, keys, weight, to);
 #pragma unroll
-    for (uint32_t kt = 0; kt < kTiles; ++kt) {
-      if (kt >= key_tiles_) continue;
-      StateTile s = {};
-      if (!fresh_) s = held_[kt].Numbers();
-      const float w[4] = {weight, weight, weight, weight};
-      FoldedTile folded(s, w);
-      uint32_t k[4];
-      LoadTransposed(k, keys + (lane_ % 8 + lane_ / 8 % 2 * 8) * dk_ + kt * 16 + lane_ / 16 * 8);
-      folded.Add(v, k);
-      if (Real()) StoreTile<kBf16State>(to, Tile(kt), folded.Tile());
-    }
+    for (uint32_t i = 0; i + 2 < kTiles; ++i) held_[i] = held_[i + 2];
+  }
+  __device__ void FoldTile(uint32_t kt, const HeldTile<kBf16State>& tile, const uint32_t (&v)[4],
+                           const bf16* keys, float weight, std::byte* to) const {
+    StateTile s = {};
+    if (!fresh_) s = tile.Numbers();
+    const float w[4] = {weight, weight, weight, weight};
+    FoldedTile folded(s, w);
+    uint32_t k[4];
+    LoadTransposed(k, keys + (lane_ % 8 + lane_ / 8 % 2 * 8) * dk_ + kt * 16 + lane_ / 16 * 8);
+    folded.Add(v, k);
+    if (to != nullptr) StoreTile<kBf16State>(to, Tile(kt), folded.Tile());
   }
 
   const DecodeGrid& grid_;
@@ -615,13 +652,20 @@ class DecodePair {
 
   __device__ void Fold() {
     bf16* const others = Others();
-    second_.WeightKeys(others);
     __syncthreads();
+    second_.WeightKeys(others);
     first_.WeightKeys(first_.k_);
     const float weight[2] = {expf(first_.DecayAt(kChunk - 1)), expf(second_.DecayAt(kChunk - 1))};
     __syncthreads();
-    first_.FoldState(first_.k_, weight[0]);
-    second_.FoldState(others, weight[1]);
+    if (!first_.active_) return;
+    uint32_t v[2][4];
+    first_.LoadFolded(v[0]), second_.LoadFolded(v[1]);
+    std::byte* const to[2] = {first_.FoldedMatrix(), second_.FoldedMatrix()};
+#pragma unroll 1
+    for (uint32_t kt = 0; kt < first_.key_tiles_; kt += 2) {
+      first_.FoldNext(kt, v[0], first_.k_, weight[0], to[0]);
+      second_.FoldNext(kt, v[1], others, weight[1], to[1]);
+    }
   }
 
   Unit first_, second_;

@@ -200,7 +200,7 @@ class DecodeByUnit : public DecodeReader {
     CopyValues();
     if (Form::kNormaliser && !fresh_ && threadIdx.x * 4 < c_.padded_key) {
       CopyAsync(At<float>(Layout::kSums) + threadIdx.x * 4,
-                NormaliserAt(c_, segment_.base_in) + threadIdx.x * 4);
+                NormaliserAt(c_, segment_.base_in, blockIdx.x) + threadIdx.x * 4);
     }
   }
 
@@ -519,7 +519,7 @@ class DecodeByUnit : public DecodeReader {
     Meet();  // weighted keys, and solved values
     if constexpr (Form::kNormaliser) {
       FoldNormaliser<1>(c_, KeyAt(0), kStride, weight, fresh_, At<float>(Layout::kSums),
-                        NormaliserAt(c_, segment_.base_out));
+                        NormaliserAt(c_, segment_.base_out, blockIdx.x));
     }
     if constexpr (Form::kHeld) {
       if (!reads_) return;
