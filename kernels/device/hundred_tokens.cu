@@ -53,7 +53,7 @@ struct HundredCall {
   WeightsAhead ahead;
 };
 
-// Whether there are registers for the residual stream beside the chains. Above 64 rows nothing adds.
+// Whether there are registers for the residual stream beside the chains. Above 64 rows no map adds.
 template <int kTiles, int kStageBoxes>
 constexpr bool kMayAdd = kTiles <= (kStageBoxes == kFewBoxes ? 3 : 4);
 
