@@ -31,7 +31,7 @@ struct ProductOutputs {
   RowFactor factor = {};        // of squares
   LateNorm norm = {};           // with a norm y is the residual stream, to which outputs are added
   uint32_t rows = 0, outputs = 0;
-  bool pairs = false;  // without a bias, and two numbers of y may be stored at once
+  bool pairs = false;  // no bias, an even number of outputs, and y takes two numbers at once
 
   __host__ __device__ bool adds() const { return norm.y.data != nullptr; }
   __host__ __device__ bool scales() const { return factor.given(); }
@@ -216,24 +216,33 @@ __device__ inline void StorePairs(const ProductOutputs& out, const OutputRow& ro
   }
 }
 
-// Of any map.
+// Of any map. Biases of a few pairs are read before the first of these is stored.
 template <uint32_t kTiles, typename Sum>
 __device__ inline void StoreOutputs(const ProductOutputs& out, const OutputRow& row, uint32_t first,
                                     const Sum& sum) {
+  constexpr uint32_t kAtOnce = 4;
   float* const to = out.y.data + size_t{row.token} * out.y.stride;
+  const auto bias = [&](uint32_t at) {
+    return out.bias != nullptr && at < out.outputs ? out.bias[at] : 0.0f;
+  };
+  const auto finished = [&](float x, float b) {
+    return out.bias != nullptr ? x + b : row.factor * x;
+  };
 #pragma unroll
-  for (uint32_t n = 0; n < kTiles; ++n) {
-    const uint32_t at = first + n * 8;
-    const bool one = at < out.outputs, both = at + 1 < out.outputs;
-    float2 y = sum(n);
-    if (out.bias != nullptr) {
-      if (one) y.x += out.bias[at];
-      if (both) y.y += out.bias[at + 1];
-    } else {
-      y = {row.factor * y.x, row.factor * y.y};
+  for (uint32_t begin = 0; begin < kTiles; begin += kAtOnce) {
+    float2 biases[kAtOnce];
+#pragma unroll
+    for (uint32_t i = 0; i < kAtOnce && begin + i < kTiles; ++i) {
+      const uint32_t at = first + (begin + i) * 8;
+      biases[i] = {bias(at), bias(at + 1)};
     }
-    StoreIf(row.stores && one, to + at, y.x);
-    StoreIf(row.stores && both, to + at + 1, y.y);
+#pragma unroll
+    for (uint32_t i = 0; i < kAtOnce && begin + i < kTiles; ++i) {
+      const uint32_t at = first + (begin + i) * 8;
+      const float2 two = sum(begin + i);
+      StoreIf(row.stores && at < out.outputs, to + at, finished(two.x, biases[i].x));
+      StoreIf(row.stores && at + 1 < out.outputs, to + at + 1, finished(two.y, biases[i].y));
+    }
   }
 }
 

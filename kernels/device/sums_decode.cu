@@ -88,11 +88,12 @@ __global__ void __launch_bounds__(kMostWarps * 32, kResidentPairs)
   DecodePair<true>(call, grid, memory, &rows).Run();
 }
 
-// About one block a processor rehearses, if there is time for it. These are blocks of their own:
-// one that has a segment waits with its state on the way to registers, which cannot be used before.
+// About one block a processor rehearses, if there is time for it and segments are not more than
+// processors. These are blocks of their own: one that has a segment waits with its state on the way
+// to registers, which cannot be used before.
 uint32_t RehearsingRows(const RecurCall& call, const LaunchContext& context) {
-  if (!*context.overlaps) return 0;
-  return std::max(static_cast<uint32_t>(context.processors) / call.rows.segment_count, 1u);
+  return *context.overlaps ? static_cast<uint32_t>(context.processors) / call.rows.segment_count
+                           : 0;
 }
 
 // Where all pairs have room at once: with more of them, single units are faster. False: not so, or

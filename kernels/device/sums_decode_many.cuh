@@ -18,7 +18,7 @@ namespace rivulet::cuda {
 
 // Which blocks a launch has, and what they divide by. Keys, queries and values are copied in fours
 // and eights. The grid's x is the segment. A fold takes about as long as the rest of a block's
-// work, and this way the blocks of a segment that folds are on different processors.
+// work, and this way the blocks of a segment that folds are mostly on different processors.
 struct DecodeGrid {
   uint32_t rehearsing;         // rows of the grid, in front of the others
   Divisor of_unit;             // blocks

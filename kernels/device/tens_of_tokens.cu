@@ -329,8 +329,9 @@ class TensOfTokens {
   RingPlace token_ring_, weight_ring_;  // of a warp that multiplies
 };
 
-// Threads by which the compiler reckons how many registers each may have: 96, or 128 where a warp
-// has many outputs. More than the kernel has, so that blocks of the next kernels find registers.
+// Threads by which the compiler reckons how many registers each may have. The kernel has 448; with
+// 640 it takes at most 96, so that blocks of the next kernels find registers, too. Where a warp has
+// many outputs it needs 128.
 template <int kOutputTiles>
 constexpr uint32_t kRegisterThreads = kOutputTiles == 4
                                           ? (kMostMultipliers + kProducers + kFactorWarps) * 32

@@ -34,6 +34,8 @@ FAILS = 'print("expected 1, got 2\\n[  FAILED  ] Suite.Case/7, where GetParam() 
 
 
 class RunTest(unittest.TestCase):
+    UNUSED = "Error: Target application terminated before first instrumented API call"
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -95,10 +97,13 @@ class RunTest(unittest.TestCase):
         self.assertIn("at kernel+0x10", result.stdout)
 
     def test_a_shard_that_needs_no_gpu_is_no_finding_of_a_sanitizer(self):
-        self.add("fake_test", 'import atexit; print("========= Error: Target application terminated before first instrumented API call"); '
+        self.add("fake_test", f'import atexit; print("========= {self.UNUSED}"); '
                  "atexit.register(lambda: (sys.stdout.flush(), os._exit(255)))")
         result = self.run_tests("--at-once", "1")
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
+        self.add("fake_test", f'print("========= {self.UNUSED}", flush=True); os.abort()')
+        self.assertEqual(self.run_tests("--at-once", "1").returncode, 1)
 
     def test_a_crash_after_a_failed_case_is_shown_too(self):
         self.add("bad_test", FAILS.replace("sys.exit(1)", "sys.stdout.flush(); os.abort()"))
