@@ -263,13 +263,17 @@ class HundredTokens {
   const uint32_t tokens_, weights_;         // in shared memory
 };
 
-// Of few tokens: the compiler then takes 72 registers a thread, which leaves some for blocks of the
-// kernels that follow. A quarter of a processor has 16 384, for up to three warps of this block.
+// Of few tokens: by threads and blocks the compiler takes at most 72 registers a thread, which
+// leaves some for blocks of the kernels that follow. A quarter of a processor has 16 384, for up to
+// three warps of this block. What three tiles add to needs 80.
+template <int kTiles, int kStageBoxes>
+constexpr uint32_t kRegisterThreads = (kStageBoxes == kFewBoxes && kTiles == 3) ? 384 : kMostThreads;
 template <int kStageBoxes>
 constexpr uint32_t kBlocksByRegisters = kStageBoxes == kFewBoxes ? 2 : 1;
 
 template <int kTiles, int kStageBoxes>
-__global__ void __launch_bounds__(kMostThreads, kBlocksByRegisters<kStageBoxes>)
+__global__ void __launch_bounds__(kRegisterThreads<kTiles, kStageBoxes>,
+                                  kBlocksByRegisters<kStageBoxes>)
     HundredKernel(const __grid_constant__ HundredCall call) {
   extern __shared__ __align__(128) std::byte memory[];
   __shared__ ProductBarriers barriers;
