@@ -267,7 +267,8 @@ class HundredTokens {
 // leaves some for blocks of the kernels that follow. A quarter of a processor has 16 384, for up to
 // three warps of this block. What three tiles add to needs 80.
 template <int kTiles, int kStageBoxes>
-constexpr uint32_t kRegisterThreads = (kStageBoxes == kFewBoxes && kTiles == 3) ? 384 : kMostThreads;
+constexpr uint32_t kRegisterThreads = (kStageBoxes == kFewBoxes && kTiles == 3) ? 384
+                                                                                : kMostThreads;
 template <int kStageBoxes>
 constexpr uint32_t kBlocksByRegisters = kStageBoxes == kFewBoxes ? 2 : 1;
 
