@@ -545,6 +545,15 @@ absl::Status CheckSpeculation(const ServerOptions& options) {
       "--speculate=draft: give the directory of a small model with --draft-model");
 }
 
+absl::Status CheckAddresses(const ServerOptions& options) {
+  const HostPort &listen = options.listen, &http = options.http;
+  if (http.port == 0 || listen.port != http.port || listen.host != http.host) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--http: --listen has the same address, with port ", http.port));
+}
+
 absl::Status CheckAccess(const ServerOptions& options) {
   const TlsPaths& tls = options.tls;
   if (tls.certificate.empty() != tls.key.empty()) {
@@ -577,6 +586,7 @@ absl::StatusOr<ServerOptions> ParseOptions(const std::vector<std::string>& argum
   if (line.help || line.version) return options;
   if (!line.config.empty()) RIVULET_RETURN_IF_ERROR(ApplyConfig(line));
   RIVULET_RETURN_IF_ERROR(ReadFlags(line.texts, options));
+  RIVULET_RETURN_IF_ERROR(CheckAddresses(options));
   RIVULET_RETURN_IF_ERROR(CheckAccess(options));
   RIVULET_RETURN_IF_ERROR(CheckSpeculation(options));
   if (options.threads == 0) options.threads = UsableCpus();

@@ -108,6 +108,12 @@ TEST(OptionsTest, NumbersAreDecimals) {
   EXPECT_THAT(Error({"--model=m", "--state-memory=0.5"}), HasSubstr("--state-memory"));
 }
 
+TEST(OptionsTest, ThePortsHaveDifferentAddresses) {
+  EXPECT_THAT(Error({"--model=m", "--listen=[::1]:80", "--http=[::1]:80"}),
+              HasSubstr("--http: --listen has the same address, with port 80"));
+  EXPECT_TRUE(ParseOptions({"--model=m", "--listen=127.0.0.1:80", "--http=[::1]:80"}).ok());
+}
+
 TEST(OptionsTest, OtherMachinesNeedTlsOrAWord) {
   for (const std::string host : {"127.0.0.1", "127.8.9.1", "localhost", "[::1]"}) {
     EXPECT_TRUE(ParseOptions({"--model=m", "--listen", host + ":0", "--http", host + ":0"}).ok());

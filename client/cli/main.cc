@@ -401,7 +401,8 @@ void AddFork(CLI::App* app, SessionsOptions& options) {
                         [=](const std::string& id) { request->set_id(id); })
       ->required();
   AddField<std::string>(fork, "--id", "The new id (default: chosen by the server)",
-                        [=](const std::string& id) { request->set_new_id(id); });
+                        [=](const std::string& id) { request->set_new_id(id); })
+      ->check(NotEmpty());
   AddField<std::string>(fork, "--name", "The new name",
                         [=](const std::string& name) { request->set_name(name); });
   AddField<uint64_t>(fork, "--position", "How many of its tokens to take (default: all)",
@@ -432,7 +433,8 @@ void AddSessions(CLI::App* app, SessionsOptions& options) {
                                        SessionsAction::kCreate, options);
   v1::CreateSessionRequest* request = &options.create;
   AddField<std::string>(create, "--id", "The id (default: chosen by the server)",
-                        [=](const std::string& id) { request->set_id(id); });
+                        [=](const std::string& id) { request->set_id(id); })
+      ->check(NotEmpty());
   AddField<std::string>(create, "--name", "The name",
                         [=](const std::string& name) { request->set_name(name); });
   AddRename(app, options);

@@ -49,6 +49,8 @@ TEST(ClientOptionsTest, WhatWouldHaveNoEffectIsWrongUsage) {
       {{"generate", "-px", "--tls-cert", SourcePath("README.md")}, "--tls-key"},
       {{"generate", "-px", "--tls-key", SourcePath("README.md")}, "--tls-cert"},
       {{"chat", "--session", ""}, "--session: it is empty"},
+      {{"sessions", "create", "--id", ""}, "--id: it is empty"},
+      {{"sessions", "fork", "s", "--id", ""}, "--id: it is empty"},
       {{"bench", "--arrival=constant"}, "--rate"},
       {{"bench", "--max-in-flight=3"}, "--rate"},
       {{"bench", "--prompt-file", SourcePath("README.md"), "--prompt-tokens=8"}, "excludes"},
