@@ -28,8 +28,9 @@ namespace {
 
 constexpr uint32_t kBlocksOfCluster = 4;
 constexpr uint32_t kTokensOfGroup = 64, kMostGroups = 2;  // warpgroups
-constexpr uint32_t kWarpsOfGroup = 4, kProducers = 2;
-constexpr uint32_t kMostThreads = (kMostGroups * kWarpsOfGroup + kProducers + kFactorWarps) * 32;
+constexpr uint32_t kWarpsOfGroup = 4;
+constexpr uint32_t kMostThreads =
+    (kMostGroups * kWarpsOfGroup + kRingProducers + kFactorWarps) * 32;
 constexpr uint32_t kMostFew = 32;  // tokens that are not padded to 64
 // Boxes of a stage, of 64 columns. A few tokens' stages are long, so that a copy has many bytes.
 constexpr uint32_t kFewBoxes = 4, kManyBoxes = 2;
@@ -90,29 +91,13 @@ class HundredTokens {
   }
 
   __device__ void Run() {
-    if (warp_ < s_.warps()) {
-      MultiplyAll();
-    } else {
-      Bring();
-      __syncwarp();
-      ArriveInCluster();
-    }
-    AwaitCluster();  // a block must not end while another one copies into it
+    RunWarps(
+        s_.warps(), c_.ahead, b_, [this] { MultiplyAll(); }, [this] { BringAllWeights(); },
+        [this] { BringTokens(); },
+        [this](uint32_t warp) { BringFactors(c_.out, warp, s_.warps() * 32, factors_); });
   }
 
  private:
-  __device__ void Bring() {
-    if (warp_ == s_.warps()) {
-      if (lane_ == 0) BringAllWeights();
-      __syncwarp();
-      FetchByWarp(c_.ahead, b_);  // behind all of this product's weights
-    } else if (warp_ == s_.warps() + 1) {
-      if (lane_ == 0) BringTokens();
-    } else {
-      BringFactors(c_.out, warp_ - s_.warps() - kProducers, s_.warps() * 32, factors_);
-    }
-  }
-
   using Sums = float[4 * kTiles];
   using Residuals = float2[kTiles][2];  // of the tokens' halves of eight
   using NormWeights = float2[kTiles];
@@ -167,14 +152,10 @@ class HundredTokens {
       Sums sum;
 #pragma unroll
       for (float& x : sum) x = 0.0f;
-      if constexpr (kAdds) {
-        if (c_.out.adds()) ReadWeights(round, weight);
-      }
+      if (kAdds && c_.out.adds()) ReadWeights(round, weight);
       if (real != 0) {
         if (c_.out.scales() || c_.out.adds()) AwaitLastKernel();
-        if constexpr (kAdds) {
-          if (c_.out.adds()) ReadBefore(round, before);
-        }
+        if (kAdds && c_.out.adds()) ReadBefore(round, before);
         uint32_t weight_barrier = 0, token_barrier = 0;  // of the stage before
 #pragma unroll 1
         for (uint32_t stage = 0; stage < c_.stages; ++stage) {
@@ -188,11 +169,7 @@ class HundredTokens {
         }
         AwaitProducts<0>();
         Release(weight_barrier, token_barrier, left--);
-        if (left == 0) {
-          AnnounceEnd(b_);
-          __syncwarp();
-          ArriveInCluster();  // nothing is copied into this block any more
-        }
+        if (left == 0) EndChains(b_);
         if (c_.out.scales() && pass == 1) AwaitFactors(s_.warps() * 32);
       }
       Write(round, sum, before, weight, real != 0);
@@ -359,7 +336,7 @@ bool Launch(const DeviceLinear& linear, const Operand& x, const ProductOutputs& 
   const size_t weights = std::max(size_t{shape.slots.weights} * Work::kWeightStage,
                                   size_t{kTokensOfGroup - shape.token_rows} * kBoxRowBytes);
   const size_t shared = kBoxAlignment + tokens + weights;
-  const uint32_t warps = shape.warps() + kProducers + (out.scales() ? kFactorWarps : 0);
+  const uint32_t warps = shape.warps() + kRingProducers + (out.scales() ? kFactorWarps : 0);
   context.RunInClusters(HundredKernel<kTiles, kStageBoxes>, dim3(shape.blocks), kBlocksOfCluster,
                         warps * 32, shared, call);
   return true;

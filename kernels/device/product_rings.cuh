@@ -195,6 +195,42 @@ __device__ inline void FetchByWarp(const WeightsAhead& ahead, const ProductBarri
   });
 }
 
+constexpr uint32_t kRingProducers = 2;  // warps: one that brings weights, one that brings tokens
+
+// The warps of a block that copies tokens into the other blocks of its cluster, too: so many that
+// multiply, one that brings weights and then asks for those of the next product, one that brings
+// tokens, and others, which are counted from 0. multiply() calls EndChains.
+template <typename Multiply, typename BringAll, typename BringTokens, typename DoOther>
+__device__ inline void RunWarps(uint32_t multipliers, const WeightsAhead& ahead,
+                                const ProductBarriers& barriers, const Multiply& multiply,
+                                const BringAll& bring_weights, const BringTokens& bring_tokens,
+                                const DoOther& do_other) {
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  if (warp < multipliers) {
+    multiply();
+  } else {
+    if (warp == multipliers) {
+      if (lane == 0) bring_weights();
+      __syncwarp();
+      FetchByWarp(ahead, barriers);  // behind all of this product's weights
+    } else if (warp == multipliers + 1) {
+      if (lane == 0) bring_tokens();
+    } else {
+      do_other(warp - multipliers - kRingProducers);
+    }
+    __syncwarp();
+    ArriveInCluster();
+  }
+  AwaitCluster();  // a block must not end while another one copies into it
+}
+// By a warp that has multiplied everything of its block, before it writes outputs: nothing is
+// copied into the block any more.
+__device__ inline void EndChains(ProductBarriers& barriers) {
+  AnnounceEnd(barriers);
+  __syncwarp();
+  ArriveInCluster();
+}
+
 // By a warp that has read a stage of weights, whose barrier that is.
 __device__ inline void ReleaseWeights(uint32_t barrier) {
   __syncwarp();

@@ -25,7 +25,6 @@ namespace {
 constexpr uint32_t kBlocksOfCluster = 2;
 constexpr uint32_t kMostTokens = 64;
 constexpr uint32_t kMostMultipliers = 8;  // warps
-constexpr uint32_t kProducers = 2;        // warps
 
 struct TensShape {
   uint32_t blocks, rounds;
@@ -121,29 +120,13 @@ class TensOfTokens {
   }
 
   __device__ void Run() {
-    if (warp_ < s_.multipliers()) {
-      MultiplyAll();
-    } else {
-      Bring();
-      __syncwarp();
-      ArriveInCluster();
-    }
-    AwaitCluster();  // a block must not end while another one copies into it
+    RunWarps(
+        s_.multipliers(), c_.ahead, b_, [this] { MultiplyAll(); }, [this] { BringWeights(); },
+        [this] { BringTokens(); },
+        [this](uint32_t warp) { BringFactors(c_.out, warp, s_.multipliers() * 32, factors_); });
   }
 
  private:
-  __device__ void Bring() {
-    if (warp_ == s_.multipliers()) {
-      if (lane_ == 0) BringWeights();
-      __syncwarp();
-      FetchByWarp(c_.ahead, b_);  // behind all of this product's weights
-    } else if (warp_ == s_.multipliers() + 1) {
-      if (lane_ == 0) BringTokens();
-    } else {
-      BringFactors(c_.out, warp_ - s_.multipliers() - kProducers, s_.multipliers() * 32, factors_);
-    }
-  }
-
   using TensOperands = Operands<kTokenTiles, kOutputTiles>;
   // Of the tokens' halves of eight.
   using Residuals = float2[kTokenTiles][2][kOutputTiles];
@@ -237,11 +220,7 @@ class TensOfTokens {
         const uint32_t last = left - c_.stages;
 #pragma unroll 1
         while (left > last) MultiplyStage(--left, operands, sum);
-        if (last == 0) {
-          AnnounceEnd(b_);
-          __syncwarp();
-          ArriveInCluster();  // nothing is copied into this block any more
-        }
+        if (last == 0) EndChains(b_);
         if (c_.out.scales() && pass == 1) AwaitFactors(s_.multipliers() * 32);
       }
       Write(round, sum, before, weight, real != 0);
@@ -334,7 +313,7 @@ class TensOfTokens {
 // many outputs it needs 128.
 template <int kOutputTiles>
 constexpr uint32_t kRegisterThreads = kOutputTiles == 4
-                                          ? (kMostMultipliers + kProducers + kFactorWarps) * 32
+                                          ? (kMostMultipliers + kRingProducers + kFactorWarps) * 32
                                           : 640;
 
 template <int kTokenTiles, int kOutputTiles, int kStageBoxes>
@@ -407,7 +386,7 @@ bool Launch(const DeviceLinear& linear, const Operand& x, const ProductOutputs& 
   context.Check(prepared);
   const size_t shared = kBoxAlignment + shape.slots.tokens * kStageBoxes * tokens * kBoxRowBytes +
                         size_t{shape.slots.weights} * stage_bytes;
-  const uint32_t warps = shape.multipliers() + kProducers + (out.scales() ? kFactorWarps : 0);
+  const uint32_t warps = shape.multipliers() + kRingProducers + (out.scales() ? kFactorWarps : 0);
   context.Run(kernel, dim3(shape.blocks), warps * 32, shared, call);
   return true;
 }

@@ -77,8 +77,8 @@ __device__ inline void ArriveAt(uint32_t barrier, uint32_t block) {
       : "memory");
 }
 
-// All threads of all blocks of the cluster. Of what was written before, only barriers behind a
-// FenceBarrierInit are visible then.
+// All threads of all blocks of the cluster meet, in two parts or at once. Of what was written
+// before, only barriers behind a FenceBarrierInit are visible then.
 __device__ inline void ArriveInCluster() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;\n" ::: "memory");
 }
