@@ -86,6 +86,7 @@ class CudaDevice final : public Device {
   void CopyOnDevice(void* to, const void* from, size_t bytes) override {
     context_.Check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, context_.stream));
   }
+  void CopyAhead(void* to, const void* from, size_t bytes) override;
   absl::Status Upload(void* to, const void* from, size_t bytes) override;
   const float* Constant(std::span<const float> numbers) override;
   absl::StatusOr<DeviceLinear> Pack(const std::vector<LinearSource>& sources,
@@ -230,6 +231,8 @@ class CudaDevice final : public Device {
   cudaError_t error_ = cudaSuccess;
   bool overlaps_ = false;
   cudaEvent_t events_[kEvents] = {};
+  cudaStream_t copies_ = nullptr;  // of CopyAhead
+  cudaEvent_t copied_ = nullptr;
   std::unordered_map<void*, size_t> memory_;  // with its bytes
   size_t allocated_ = 0;
   std::unordered_map<const float*, std::pair<size_t, const float*>> constants_;
@@ -248,6 +251,8 @@ class CudaDevice final : public Device {
 CudaDevice::~CudaDevice() {
   cuda::PrintTimeline();
   if (context_.stream != nullptr) cudaStreamSynchronize(context_.stream);
+  if (copied_ != nullptr) cudaEventDestroy(copied_);
+  if (copies_ != nullptr) cudaStreamDestroy(copies_);
   for (cudaGraphExec_t recording : recordings_) cudaGraphExecDestroy(recording);
   for (cudaEvent_t event : events_) {
     if (event != nullptr) cudaEventDestroy(event);
@@ -275,6 +280,10 @@ absl::Status CudaDevice::Open() {
   for (cudaEvent_t& event : events_) {
     RIVULET_RETURN_IF_ERROR(CudaError(cudaEventCreate(&event), "an event"));
   }
+  RIVULET_RETURN_IF_ERROR(
+      CudaError(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking), "a stream"));
+  RIVULET_RETURN_IF_ERROR(
+      CudaError(cudaEventCreateWithFlags(&copied_, cudaEventDisableTiming), "an event"));
   RIVULET_RETURN_IF_ERROR(CudaError(cudaMalloc(&context_.counter, sizeof(uint32_t)), "a counter"));
   RIVULET_RETURN_IF_ERROR(
       CudaError(cudaMemset(context_.counter, 0, sizeof(uint32_t)), "a counter"));
@@ -321,6 +330,12 @@ void* CudaDevice::AllocatePinned(size_t bytes) {
     return nullptr;
   }
   return memory;
+}
+
+void CudaDevice::CopyAhead(void* to, const void* from, size_t bytes) {
+  context_.Check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, copies_));
+  context_.Check(cudaEventRecord(copied_, copies_));
+  context_.Check(cudaStreamWaitEvent(context_.stream, copied_));
 }
 
 absl::Status CudaDevice::Upload(void* to, const void* from, size_t bytes) {

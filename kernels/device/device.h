@@ -5,7 +5,8 @@
 // CUDA type, so that layers, the loader and the engine are compiled without the toolkit.
 //
 // An operation is enqueued and runs later, in the order of the calls. It reads and writes device
-// memory only; a caller that passes host memory has a bug. Operations do not fail one by one: an
+// memory only, but for what Sample gives back, which may go to pinned memory of the host; a caller
+// that passes other host memory has a bug. Operations do not fail one by one: an
 // error of the device is remembered, and Synchronize reports it.
 //
 // Bits (docs/architecture.md#bit-equality): every product is a chain of k16 steps of bf16 products
@@ -113,6 +114,9 @@ class Device {
   virtual void CopyToDevice(void* to, const void* from, size_t bytes) = 0;
   virtual void CopyToHost(void* to, const void* from, size_t bytes) = 0;
   virtual void CopyOnDevice(void* to, const void* from, size_t bytes) = 0;
+  // The same for operations after it alone: it may run beside those before, which must not touch
+  // `to`.
+  virtual void CopyAhead(void* to, const void* from, size_t bytes) = 0;
   // Copies any host memory and waits until it has been read. For loading.
   virtual absl::Status Upload(void* to, const void* from, size_t bytes) = 0;
 

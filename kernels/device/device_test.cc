@@ -1,6 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Products on the GPU: near the exact ones, and the same bits for every number of rows.
+// Products on the GPU: near the exact ones, and the same bits for every number of rows. Copies that
+// run ahead of operations are there for the next one.
 #include "kernels/device/device.h"
 
 #include <algorithm>
@@ -103,6 +104,28 @@ class ProductTest : public testing::TestWithParam<Case> {
   std::vector<float> inputs_ = std::vector<float>(kRows * k());
   std::vector<float> bias_ = std::vector<float>(outputs());
 };
+
+// So much that what did not wait for the copy would find old numbers.
+TEST(CopyAheadTest, IsSeenByLaterOperations) {
+  RIVULET_NEED_GPU();
+  auto device = OpenCudaDevice(ProductPrecision::kBFloat16);
+  ASSERT_TRUE(device.ok()) << device.status();
+  constexpr size_t kNumbers = size_t{8} << 20, kBytes = kNumbers * sizeof(uint32_t);
+  const absl::StatusOr<void*> there = (*device)->Allocate(kBytes);
+  ASSERT_TRUE(there.ok()) << there.status();
+  auto* const here = static_cast<uint32_t*>((*device)->AllocatePinned(kBytes));
+  auto* const last = static_cast<uint32_t*>((*device)->AllocatePinned(sizeof(uint32_t)));
+  ASSERT_TRUE(here != nullptr && last != nullptr);
+  for (uint32_t round = 1; round <= 5; ++round) {
+    std::fill_n(here, kNumbers, round);
+    (*device)->CopyAhead(*there, here, kBytes);
+    (*device)->CopyToHost(last, static_cast<uint32_t*>(*there) + kNumbers - 1, sizeof(uint32_t));
+    ASSERT_TRUE((*device)->Synchronize().ok());
+    EXPECT_EQ(*last, round);
+  }
+  (*device)->FreePinned(here);
+  (*device)->FreePinned(last);
+}
 
 TEST_P(ProductTest, IsNearTheExactProduct) {
   const std::vector<float> y = Product(0, 20);

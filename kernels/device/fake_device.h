@@ -36,6 +36,7 @@ class FakeDevice final : public Device {
   void CopyToDevice(void* to, const void* from, size_t bytes) override { Copy(to, from, bytes); }
   void CopyToHost(void* to, const void* from, size_t bytes) override { Copy(to, from, bytes); }
   void CopyOnDevice(void* to, const void* from, size_t bytes) override { Copy(to, from, bytes); }
+  void CopyAhead(void* to, const void* from, size_t bytes) override { Copy(to, from, bytes); }
   absl::Status Upload(void* to, const void* from, size_t bytes) override;
   const float* Constant(std::span<const float> numbers) override {
     return numbers.empty() ? nullptr : numbers.data();

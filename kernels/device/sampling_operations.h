@@ -86,6 +86,7 @@ struct SampleCall {
   const uint64_t* masks = nullptr;  // each of MaskWords(vocab); not read if no row has one
   uint32_t count = 0;
   uint32_t* last_tokens = nullptr;
+  // Of the device or pinned memory of the host.
   SampleResult* results = nullptr;    // [count]; of a row with nothing to do: not written
   LogprobResult* logprobs = nullptr;  // [count]
 };

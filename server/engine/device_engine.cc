@@ -1,9 +1,9 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A step is one copy of its description to the device, its operations, and one copy of what it
-// sampled back. A step of decode rows alone is the replay of a recording for at least as many rows,
-// and so is a step of few tokens, but for its logits; rows and tokens that are too many belong to
-// segments without tokens.
+// A step is one copy of its description to the device and its operations, the last of which write
+// what they sampled to the host. A step of decode rows alone is the replay of a recording for at
+// least as many rows, and so is a step of few tokens, but for its logits; rows and tokens that are
+// too many belong to segments without tokens.
 //
 // Tokens are sampled on the device, with the ids that the host would draw. Only rows whose
 // penalties and biases touch more tokens than the description of a step has room for are sampled on
@@ -120,7 +120,7 @@ void DeviceEngine::KeepPromises(StepPlan& plan, std::deque<TokenCounts>& counts)
 // A step of at most kMostTokens.
 void DeviceEngine::RunPass(const StepPlan& plan) {
   Step& step = current();
-  step.known = step.timed = step.waits_for_host = step.wants_logits = false;
+  step.known = step.timed = step.waits_for_host = false;
   step.recording = nullptr;
   step.pending.clear();
   step.confined.clear();
@@ -200,7 +200,9 @@ absl::Status DeviceEngine::WaitFor(const Step& step) {
   return status;
 }
 
-size_t DeviceEngine::KindOf(const Step& step) const { return step.recording - recordings_.data(); }
+size_t DeviceEngine::KindOf(const Step& step) const {
+  return step.recording - step.recordings.data();
+}
 
 // Of a step that has ended.
 void DeviceEngine::LearnTime(Step& step) {
@@ -223,8 +225,8 @@ absl::Status DeviceEngine::Finish(Step& step) {
 void DeviceEngine::TakeSamples(Step& step) {
   if (std::exchange(step.known, true)) return;
   for (const PendingAnswer& pending : step.pending) {
-    TakeAnswer(pending, step.results[pending.index], step.logprobs[pending.index], vocab_size(),
-               step.result);
+    TakeAnswer(pending, step.buffers.results[pending.index], step.buffers.logprobs[pending.index],
+               vocab_size(), step.result);
   }
   for (size_t r = 0; r < step.tails.size(); ++r) {
     const RowResult& row = step.result.rows[r];
@@ -285,8 +287,9 @@ const DeviceEngine::Recording* DeviceEngine::RecordingFor(const StepPlan& plan, 
     return recording.decodes == decodes && recording.head_follows == current().head_follows &&
            plan.tokens.size() <= recording.tokens && plan.rows.size() <= recording.tokens;
   };
-  const auto found = std::find_if(recordings_.begin(), recordings_.end(), fits);
-  return found == recordings_.end() ? nullptr : &*found;
+  const std::vector<Recording>& recordings = current().recordings;
+  const auto found = std::find_if(recordings.begin(), recordings.end(), fits);
+  return found == recordings.end() ? nullptr : &*found;
 }
 
 // The rows of one token that come first, each with the token of its number.
@@ -366,9 +369,9 @@ size_t DeviceEngine::PageSlots(const StepPlan& plan) const {
 // Fills the pinned description. `recording`: whose extents it has; null: those of the plan.
 StepDescription DeviceEngine::Describe(const StepPlan& plan, const Recording* recording) {
   const size_t tokens = recording == nullptr ? plan.tokens.size() : recording->tokens;
-  StepDescription here(current().description,
+  StepDescription here(current().buffers.here,
                        recording == nullptr ? ExtentsOf(plan) : ExtentsOf(tokens, tokens));
-  std::memset(current().description, 0, here.bytes());
+  std::memset(current().buffers.here, 0, here.bytes());
   for (size_t t = 0; t < tokens; ++t) {
     // Padding belongs to the last segment, which is empty wherever there is padding.
     const bool decodes = recording != nullptr && recording->decodes;
@@ -422,7 +425,13 @@ void DeviceEngine::Run(const StepPlan& plan) {
 void DeviceEngine::SendDescription(const StepPlan& plan, std::span<const Place> places,
                                    StepDescription& here) {
   AddDraws(plan, places, here);
-  device_->CopyToDevice(description_, current().description, here.bytes());
+  const Buffers& buffers = current().buffers;
+  // What the step in flight is told lies elsewhere.
+  if (launched_ == awaited_) {
+    device_->CopyToDevice(buffers.there, buffers.here, here.bytes());
+  } else {
+    device_->CopyAhead(buffers.there, buffers.here, here.bytes());
+  }
 }
 
 void DeviceEngine::RunDecodes(const StepPlan& plan, std::span<const Place> places,
@@ -438,7 +447,6 @@ void DeviceEngine::RunDecodes(const StepPlan& plan, std::span<const Place> place
   const FloatMatrix logits{logits_, places.size(), model_->vocab(), model_->vocab()};
   DrawLate(plan, places, logits, here);
   AnswerOnHost(plan, places, logits);
-  FetchAnswers(places.size());
 }
 
 void DeviceEngine::RunRecorded(const StepPlan& plan, std::span<const Place> places,
@@ -449,13 +457,13 @@ void DeviceEngine::RunRecorded(const StepPlan& plan, std::span<const Place> plac
   ++current().result.replays;
   model_->workspace().ReturnTo(recording.workspace);
   Answer(plan, places, recording.stream, here,
-         {description_, ExtentsOf(recording.tokens, recording.tokens)});
+         {current().buffers.there, ExtentsOf(recording.tokens, recording.tokens)});
 }
 
 void DeviceEngine::RunPlain(const StepPlan& plan, std::span<const Place> places, uint32_t singles) {
   StepDescription here = Describe(plan, nullptr);
   SendDescription(plan, places, here);
-  const StepDescription there(description_, ExtentsOf(plan));
+  const StepDescription there(current().buffers.there, ExtentsOf(plan));
   const DeviceModel::Stream stream =
       Forward(there, PlainRows(plan, there, singles), current().head_follows);
   if (!places.empty()) model_->AddUp(stream);
@@ -469,25 +477,24 @@ void DeviceEngine::Answer(const StepPlan& plan, std::span<const Place> places,
   for (size_t begin = 0; begin < places.size(); begin += kLogitRows) {
     const size_t count = std::min(kLogitRows, places.size() - begin);
     const FloatMatrix logits{logits_, count, model_->vocab(), model_->vocab()};
-    EnqueueAnswers(stream, there, begin, logits);
+    EnqueueAnswers(stream, there, begin, logits, current().buffers);
     DrawLate(plan, places, logits, here);
     AnswerOnHost(plan, places.subspan(begin, count), logits);
   }
   if (!model_->status().ok()) FailRows(current(), model_->status());
-  FetchAnswers(places.size());
 }
 
 // The logits of places from `begin` on, and what is drawn from them. REQUIRES: the stream is added
 // up.
 void DeviceEngine::EnqueueAnswers(const DeviceModel::Stream& stream, const StepDescription& there,
-                                  size_t begin, FloatMatrix logits) {
+                                  size_t begin, FloatMatrix logits, const Buffers& buffers) {
   const FloatMatrix wanted = model_->workspace().Take(logits.rows, model_->hidden());
   device_->GatherRows({.x = stream.x,
                        .tokens = there.place_tokens() + begin,
                        .count = static_cast<uint32_t>(logits.rows),
                        .y = wanted});
   model_->Logits({wanted, {}}, logits);
-  EnqueueSampling(logits, there.draws(), there, begin);
+  EnqueueSampling(logits, there.draws(), there, begin, buffers);
 }
 
 // Tells the device what to draw and what to give back at each place.
@@ -521,7 +528,6 @@ void DeviceEngine::ExpectAnswer(const StepPlan& plan, Place place, size_t index,
     return;
   }
   Step& step = current();
-  step.wants_logits = step.wants_logits || draw.top_logits != kNoToken;
   step.pending.push_back(AnswerFor(plan, place, index));
   if (draw.mask == kNoMask) return;
   step.pending.back().mask = here.MaskOf(draw, MaskWords(vocab_));
@@ -529,22 +535,16 @@ void DeviceEngine::ExpectAnswer(const StepPlan& plan, Place place, size_t index,
 
 // The draws of places `first` and further from their logits. `draws`: of all places.
 void DeviceEngine::EnqueueSampling(FloatMatrix logits, const SampleRow* draws,
-                                   const StepDescription& there, size_t first) {
+                                   const StepDescription& there, size_t first,
+                                   const Buffers& buffers) {
   device_->Sample({.logits = logits,
                    .rows = draws + first,
                    .edits = there.edits(),
                    .masks = there.masks(),
                    .count = static_cast<uint32_t>(logits.rows),
                    .last_tokens = last_tokens_,
-                   .results = results_ + first,
-                   .logprobs = logprobs_ + first});
-}
-
-void DeviceEngine::FetchAnswers(size_t places) {
-  if (current().pending.empty()) return;
-  device_->CopyToHost(current().results, results_, places * sizeof(SampleResult));
-  if (!current().wants_logits) return;
-  device_->CopyToHost(current().logprobs, logprobs_, places * sizeof(LogprobResult));
+                   .results = buffers.results + first,
+                   .logprobs = buffers.logprobs + first});
 }
 
 // Fetches the logits [places, vocab] of rows that the device does not sample, and answers as the

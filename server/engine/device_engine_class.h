@@ -86,7 +86,8 @@ class DeviceEngine final : public Engine {
   static constexpr size_t kMostMasks = kMostTokens;
   // The rows that guess together, which recordings are made for.
   static constexpr std::array<uint32_t, 8> kGuessRows = {1, 2, 4, 8, 16, 32, 64, 128};
-  // Most steps that may be launched and not awaited. Each has its own pinned memory and events.
+  // Most steps that may be launched and not awaited. Each has its own buffers, events and
+  // recordings.
   static constexpr size_t kMostDepth = 2;
   // Of the device's memory: recordings, the library's workspaces and the context grow a little.
   static constexpr uint64_t kLeftFree = uint64_t{768} << 20;
@@ -100,6 +101,17 @@ class DeviceEngine final : public Engine {
     size_t number = 0;                     // of the device
     DeviceModel::Stream stream = {};       // of the last layer
     DeviceWorkspace::Mark workspace = {};  // after it
+  };
+
+  // What a step, or the guesses of some rows, and the device tell each other. Nothing that may be
+  // in flight shares one with something else, so a step's description is copied while the step
+  // before runs.
+  struct Buffers {
+    std::byte* here = nullptr;   // the description, pinned
+    std::byte* there = nullptr;  // on the device
+    // Pinned. The device writes them where they are.
+    SampleResult* results = nullptr;    // [places]
+    LogprobResult* logprobs = nullptr;  // [places]
   };
 
   // Passes of the predictor, by how many are before them.
@@ -119,7 +131,6 @@ class DeviceEngine final : public Engine {
     StepResult result;
     std::vector<bool> on_host;           // rows that the host samples
     bool waits_for_host = false;         // some place is such a row's
-    bool wants_logits = false;           // some place wants log-probabilities of the device
     std::vector<PendingAnswer> pending;  // what is in results[] once the step has run
     std::vector<ConfinedDraw> confined;
     std::vector<uint32_t> tails;   // of the rows
@@ -129,13 +140,12 @@ class DeviceEngine final : public Engine {
     bool head_follows = false;     // the predictor runs in it
     const Recording* recording = nullptr;
     StepTimes::Clock::time_point begun;  // when its launch was complete; another may run before it
-    std::byte* description = nullptr;    // pinned
-    SampleResult* results = nullptr;     // pinned
-    LogprobResult* logprobs = nullptr;   // pinned
     size_t begin_event = 0, end_event = 0;
+    Buffers buffers;
+    std::vector<Recording> recordings;  // with these buffers, of each sort, the smallest first
   };
 
-  Step& StepOf(StepTicket ticket) { return steps_[ticket % kMostDepth]; }
+  Step& StepOf(StepTicket ticket) { return steps_[ticket % depth_]; }
   // The one that is being launched.
   Step& current() { return StepOf(launched_ + 1); }
   void RunPass(const StepPlan& plan);
@@ -150,20 +160,24 @@ class DeviceEngine final : public Engine {
   StateCapacity StateSizes() const;
   absl::Status Prepare();
   absl::Status PrepareDescriptions(size_t page_slots);
+  absl::Status PrepareDescription(size_t bytes, Buffers& buffers);
+  absl::Status PrepareResults(Buffers& buffers);
+  std::vector<Buffers*> AllBuffers();
   absl::Status MakeStates(const EngineOptions& options);
   absl::Status FinishStart();
   size_t AllPageSlots() const;
   void Release();
   absl::Status Record();
-  absl::Status RecordSteps(bool head_follows);
-  absl::Status Record(Recording recording);
+  absl::Status RecordSteps(bool head_follows, Step& step);
+  absl::Status Record(Recording recording, Step& step);
   absl::Status RecordGuesses(uint32_t rows);
   static void ClearRows(const StepDescription& here, size_t rows, size_t places);
-  StepDescription DescribeEmptyRows(uint32_t rows, uint32_t passes = 1);
-  DeviceModel::Stream RunDecodeRows(const StepDescription& there, uint32_t rows, bool head_follows);
+  StepDescription DescribeEmptyRows(uint32_t rows, uint32_t passes, const Buffers& buffers);
+  DeviceModel::Stream RunDecodeRows(const StepDescription& there, uint32_t rows, bool head_follows,
+                                    const Buffers& buffers);
   DeviceModel::Stream RunTokens(const StepDescription& there, uint32_t tokens, bool head_follows);
   void EnqueueAnswers(const DeviceModel::Stream& stream, const StepDescription& there, size_t begin,
-                      FloatMatrix logits);
+                      FloatMatrix logits, const Buffers& buffers);
   absl::Status WarmUp();
   absl::Status WarmUpPrompt(uint32_t tokens);
   absl::Status WarmUpGuesses(uint32_t rows);
@@ -215,8 +229,7 @@ class DeviceEngine final : public Engine {
   void ExpectAnswer(const StepPlan& plan, Place place, size_t index, SampleRow& draw,
                     const StepDescription& here);
   void EnqueueSampling(FloatMatrix logits, const SampleRow* draws, const StepDescription& there,
-                       size_t first);
-  void FetchAnswers(size_t places);
+                       size_t first, const Buffers& buffers);
   void AnswerOnHost(const StepPlan& plan, std::span<const Place> places, FloatMatrix logits);
   // What everything ends with once the device has failed.
   static absl::Status Failed(const absl::Status& status);
@@ -240,16 +253,13 @@ class DeviceEngine final : public Engine {
   absl::Status failure_;
   DeviceMemory memory_;
 
-  size_t page_slots_ = 0;  // that a description has room for
-  std::byte* description_ = nullptr;
+  size_t page_slots_ = 0;                         // that a description has room for
   uint32_t* last_tokens_ = nullptr;               // [tail slots]
   uint32_t* last_guesses_ = nullptr;              // [tail slots]; null: the model has no predictor
-  SampleResult* results_ = nullptr;               // [places], device
-  LogprobResult* logprobs_ = nullptr;             // [places], device
   float* logits_ = nullptr;                       // [kLogitRows, vocab], device
   float* logits_host_ = nullptr;                  // the same, pinned
-  std::vector<Recording> recordings_;             // of each sort, the smallest first
   std::vector<GuessRecording> guess_recordings_;  // the smallest first
+  Buffers guess_buffers_;                         // none where the model has no predictor
 
   // With the predictor and without.
   StepTimes times_{2 * (kRecordedRows.size() + kRecordedTokens.size())};

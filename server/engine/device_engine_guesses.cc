@@ -2,7 +2,7 @@
 //
 // Guesses of a device's engine. The first guess of each row is a pass of one token, and so is each
 // that follows, with the token that was guessed last, which the host need not know. All passes of
-// some rows are described by one copy to the device, and what they guessed comes back in one.
+// some rows are described by one copy to the device.
 //
 // Each pass is the replay of a recording, one for each number of passes before it, since a
 // recording finds its rows at one place of the description.
@@ -45,8 +45,7 @@ std::vector<size_t> DeviceEngine::RowsToGuess(const GuessPlan& plan) const {
 }
 
 GuessResult DeviceEngine::Guess(const GuessPlan& plan) {
-  RIVULET_CHECK(launched_ - awaited_ < depth_,
-                "a description is free while a step may be launched");
+  RIVULET_CHECK(launched_ - awaited_ < depth_, "an event is free while a step may be launched");
   const Clock::time_point start = Clock::now();
   GuessResult result;
   try {
@@ -88,21 +87,21 @@ const DeviceEngine::GuessRecording& DeviceEngine::GuessRecordingFor(size_t rows)
 
 absl::Status DeviceEngine::GuessTogether(const GuessPlan& plan, std::span<const size_t> rows,
                                          GuessResult& result) {
-  Step& step = current();
   const GuessRecording& recording = GuessRecordingFor(rows.size());
   const uint32_t passes = plan.rows[rows[0]].count;
   RIVULET_CHECK(passes <= kMostGuesses, "more guesses than are recorded");
-  StepDescription here(step.description, GuessExtents(recording.rows));
+  const Buffers& buffers = guess_buffers_;
+  StepDescription here(buffers.here, GuessExtents(recording.rows));
   DescribeGuesses(plan, rows, recording.rows, here);
-  device_->CopyToDevice(description_, step.description, here.bytes());
+  device_->CopyToDevice(buffers.there, buffers.here, here.bytes());
   for (uint32_t pass = 0; pass < passes; ++pass) device_->Replay(recording.passes[pass]);
-  device_->CopyToHost(step.results, results_, passes * recording.rows * sizeof(SampleResult));
-  device_->Record(step.end_event);
-  failure_.Update(Failed(device_->Wait(step.end_event)));
+  const size_t end_event = current().end_event;
+  device_->Record(end_event);
+  failure_.Update(Failed(device_->Wait(end_event)));
   RIVULET_RETURN_IF_ERROR(failure_);
   for (size_t r = 0; r < rows.size(); ++r) {
     for (size_t pass = 0; pass < plan.rows[rows[r]].count; ++pass) {
-      const SampleResult& answer = step.results[pass * recording.rows + r];
+      const SampleResult& answer = buffers.results[pass * recording.rows + r];
       if (answer.broken != kNoToken) break;
       result.guesses[rows[r]].push_back(answer.token);
     }
@@ -161,12 +160,12 @@ void DeviceEngine::EnqueueGuesses(const StepDescription& there, uint32_t rows, s
                    .masks = there.masks(),
                    .count = rows,
                    .last_tokens = last_guesses_,
-                   .results = results_ + first,
-                   .logprobs = logprobs_ + first});
+                   .results = guess_buffers_.results + first,
+                   .logprobs = guess_buffers_.logprobs + first});
 }
 
 absl::Status DeviceEngine::RecordGuesses(uint32_t rows) {
-  const StepDescription there = DescribeEmptyRows(rows, kMostGuesses);
+  const StepDescription there = DescribeEmptyRows(rows, kMostGuesses, guess_buffers_);
   RIVULET_RETURN_IF_ERROR(device_->Synchronize());
   GuessRecording recording{.rows = rows};
   for (size_t pass = 0; pass < kMostGuesses; ++pass) {
@@ -181,7 +180,7 @@ absl::Status DeviceEngine::RecordGuesses(uint32_t rows) {
 
 // The first pass and those behind it differ.
 absl::Status DeviceEngine::WarmUpGuesses(uint32_t rows) {
-  const StepDescription there = DescribeEmptyRows(rows, kMostGuesses);
+  const StepDescription there = DescribeEmptyRows(rows, kMostGuesses, guess_buffers_);
   for (size_t pass = 0; pass < 2; ++pass) EnqueueGuesses(there, rows, pass);
   return AwaitWarmUp();
 }

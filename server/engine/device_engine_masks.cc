@@ -90,9 +90,12 @@ void DeviceEngine::DrawLate(const StepPlan& plan, std::span<const Place> places,
   if (current().confined.empty() || !DrawsLate(places)) return;
   const size_t begin = here.LateBegin();
   AddConfinedDraws(plan, places, here.AddLateDraws(), here);
-  device_->CopyToDevice(description_ + begin, current().description + begin, here.bytes() - begin);
-  const StepDescription there(description_, ExtentsOf(0, 0));
-  EnqueueSampling(logits, reinterpret_cast<const SampleRow*>(description_ + begin), there, 0);
+  const Buffers& buffers = current().buffers;
+  // What is in flight does not look behind the rest of the description.
+  device_->CopyAhead(buffers.there + begin, buffers.here + begin, here.bytes() - begin);
+  const StepDescription there(buffers.there, ExtentsOf(0, 0));
+  const auto* const draws = reinterpret_cast<const SampleRow*>(buffers.there + begin);
+  EnqueueSampling(logits, draws, there, 0, buffers);
 }
 
 }  // namespace rivulet

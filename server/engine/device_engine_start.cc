@@ -32,18 +32,20 @@ void DeviceEngine::Release() {
     memory = nullptr;
   };
   free(logits_host_);
-  for (Step& step : steps_) {
-    free(step.description);
-    free(step.results);
-    free(step.logprobs);
+  for (Buffers* const buffers : AllBuffers()) {
+    free(buffers->here);
+    free(buffers->results);
+    free(buffers->logprobs);
+    buffers->there = nullptr;
   }
   predictor_.reset();
   model_.reset();
-  description_ = nullptr;
   last_tokens_ = last_guesses_ = nullptr;
-  results_ = nullptr, logprobs_ = nullptr, logits_ = nullptr;
-  for (Step& step : steps_) step.recording = nullptr;
-  recordings_.clear();
+  logits_ = nullptr;
+  for (Step& step : steps_) {
+    step.recording = nullptr;
+    step.recordings.clear();
+  }
   guess_recordings_.clear();
 }
 
@@ -162,41 +164,53 @@ absl::Status DeviceEngine::PrepareDescriptions(size_t page_slots) {
   extents.fold_bases = true;
   const size_t bytes =
       StepDescription::Bytes(extents, page_slots_, kMostEdits, kMostMasks * MaskWords(vocab_));
-  for (Step& step : steps_) {
-    if (step.description != nullptr) device_->FreePinned(step.description);
-    step.description = static_cast<std::byte*>(device_->AllocatePinned(bytes));
-    if (step.description == nullptr) return NoPinnedMemory(bytes);
+  for (Buffers* const buffers : AllBuffers()) {
+    RIVULET_RETURN_IF_ERROR(PrepareDescription(bytes, *buffers));
   }
-  if (description_ != nullptr) device_->Free(description_);
-  description_ = nullptr;
-  RIVULET_ASSIGN_OR_RETURN(void* description, device_->Allocate(bytes));
-  description_ = static_cast<std::byte*>(description);
   return absl::OkStatus();
+}
+
+absl::Status DeviceEngine::PrepareDescription(size_t bytes, Buffers& buffers) {
+  if (buffers.here != nullptr) device_->FreePinned(buffers.here);
+  buffers.here = static_cast<std::byte*>(device_->AllocatePinned(bytes));
+  if (buffers.here == nullptr) return NoPinnedMemory(bytes);
+  if (buffers.there != nullptr) device_->Free(buffers.there);
+  buffers.there = nullptr;
+  RIVULET_ASSIGN_OR_RETURN(void* there, device_->Allocate(bytes));
+  buffers.there = static_cast<std::byte*>(there);
+  return absl::OkStatus();
+}
+
+absl::Status DeviceEngine::PrepareResults(Buffers& buffers) {
+  constexpr size_t kBytes = kMostPlaces * sizeof(SampleResult);
+  constexpr size_t kLogprobBytes = kMostPlaces * sizeof(LogprobResult);
+  buffers.results = static_cast<SampleResult*>(device_->AllocatePinned(kBytes));
+  if (buffers.results == nullptr) return NoPinnedMemory(kBytes);
+  buffers.logprobs = static_cast<LogprobResult*>(device_->AllocatePinned(kLogprobBytes));
+  if (buffers.logprobs == nullptr) return NoPinnedMemory(kLogprobBytes);
+  return absl::OkStatus();
+}
+
+// Those that are used.
+std::vector<DeviceEngine::Buffers*> DeviceEngine::AllBuffers() {
+  std::vector<Buffers*> all;
+  for (size_t i = 0; i < depth_; ++i) all.push_back(&steps_[i].buffers);
+  if (loaded_ != nullptr && loaded_->predictor != nullptr) all.push_back(&guess_buffers_);
+  return all;
 }
 
 // The buffers of a step.
 absl::Status DeviceEngine::Prepare() {
   RIVULET_CHECK(capacity().pages.size() <= kMaxPageKinds, "too many kinds of pages");
   RIVULET_RETURN_IF_ERROR(PrepareDescriptions(0));
-  size_t not_pinned = 0;
-  const auto pin = [&](auto*& memory, size_t bytes) {
-    memory = static_cast<std::remove_reference_t<decltype(memory)>>(device_->AllocatePinned(bytes));
-    if (memory == nullptr) not_pinned = bytes;
-  };
-  for (size_t i = 0; i < kMostDepth; ++i) {
-    Step& step = steps_[i];
-    step.begin_event = 2 * i;
-    step.end_event = 2 * i + 1;
-    pin(step.results, kMostPlaces * sizeof(SampleResult));
-    pin(step.logprobs, kMostPlaces * sizeof(LogprobResult));
+  for (size_t i = 0; i < depth_; ++i) {
+    steps_[i].begin_event = 2 * i;
+    steps_[i].end_event = 2 * i + 1;
   }
+  for (Buffers* const buffers : AllBuffers()) RIVULET_RETURN_IF_ERROR(PrepareResults(*buffers));
   const size_t logit_bytes = kLogitRows * loaded_->spec.vocab * sizeof(float);
-  pin(logits_host_, logit_bytes);
-  if (not_pinned != 0) return NoPinnedMemory(not_pinned);
-  RIVULET_ASSIGN_OR_RETURN(void* results, device_->Allocate(kMostPlaces * sizeof(SampleResult)));
-  results_ = static_cast<SampleResult*>(results);
-  RIVULET_ASSIGN_OR_RETURN(void* logprobs, device_->Allocate(kMostPlaces * sizeof(LogprobResult)));
-  logprobs_ = static_cast<LogprobResult*>(logprobs);
+  logits_host_ = static_cast<float*>(device_->AllocatePinned(logit_bytes));
+  if (logits_host_ == nullptr) return NoPinnedMemory(logit_bytes);
   RIVULET_ASSIGN_OR_RETURN(void* logits, device_->Allocate(logit_bytes));
   logits_ = static_cast<float*>(logits);
   return absl::OkStatus();
@@ -213,28 +227,30 @@ void DeviceEngine::ClearRows(const StepDescription& here, size_t rows, size_t pl
 }
 
 // Describes `rows` decode rows without sessions, on the device; for so many passes.
-StepDescription DeviceEngine::DescribeEmptyRows(uint32_t rows, uint32_t passes) {
+StepDescription DeviceEngine::DescribeEmptyRows(uint32_t rows, uint32_t passes,
+                                                const Buffers& buffers) {
   const size_t places = size_t{rows} * passes;
-  const StepDescription here(steps_[0].description, ExtentsOf(places, places));
+  const StepDescription here(buffers.here, ExtentsOf(places, places));
   ClearRows(here, rows, places);
-  device_->CopyToDevice(description_, steps_[0].description, here.bytes());
-  return {description_, ExtentsOf(places, places)};
+  device_->CopyToDevice(buffers.there, buffers.here, here.bytes());
+  return {buffers.there, ExtentsOf(places, places)};
 }
 
 DeviceModel::Stream DeviceEngine::RunDecodeRows(const StepDescription& there, uint32_t rows,
-                                                bool head_follows) {
+                                                bool head_follows, const Buffers& buffers) {
   model_->Reset();
   const DeviceModel::Stream stream = Forward(there, RowsOf(there, rows, rows, true), head_follows);
   if (rows <= kLogitRows) {
     const FloatMatrix logits{logits_, rows, model_->vocab(), model_->vocab()};
     model_->Logits(stream, logits);
-    EnqueueSampling(logits, there.draws(), there, 0);
+    EnqueueSampling(logits, there.draws(), there, 0, buffers);
     return stream;
   }
   model_->AddUp(stream);
   for (size_t begin = 0; begin < rows; begin += kLogitRows) {
     const size_t count = std::min(kLogitRows, rows - begin);
-    EnqueueAnswers(stream, there, begin, {logits_, count, model_->vocab(), model_->vocab()});
+    EnqueueAnswers(stream, there, begin, {logits_, count, model_->vocab(), model_->vocab()},
+                   buffers);
   }
   return stream;
 }
@@ -257,15 +273,18 @@ absl::Status DeviceEngine::Record() {
     RIVULET_RETURN_IF_ERROR(RecordGuesses(kGuessRows[i]));
   }
   std::reverse(guess_recordings_.begin(), guess_recordings_.end());
-  if (predictor_ != nullptr) RIVULET_RETURN_IF_ERROR(RecordSteps(/*head_follows=*/true));
-  RIVULET_RETURN_IF_ERROR(RecordSteps(/*head_follows=*/false));
-  std::reverse(recordings_.begin(), recordings_.end());
+  for (size_t i = 0; i < depth_; ++i) {
+    Step& step = steps_[i];
+    if (predictor_ != nullptr) RIVULET_RETURN_IF_ERROR(RecordSteps(/*head_follows=*/true, step));
+    RIVULET_RETURN_IF_ERROR(RecordSteps(/*head_follows=*/false, step));
+    std::reverse(step.recordings.begin(), step.recordings.end());
+  }
   return absl::OkStatus();
 }
 
-absl::Status DeviceEngine::RecordSteps(bool head_follows) {
+absl::Status DeviceEngine::RecordSteps(bool head_follows, Step& step) {
   const auto record = [&](uint32_t tokens, bool decodes) {
-    return Record({.tokens = tokens, .decodes = decodes, .head_follows = head_follows});
+    return Record({.tokens = tokens, .decodes = decodes, .head_follows = head_follows}, step);
   };
   for (size_t i = kRecordedTokens.size(); i-- > 0;) {
     RIVULET_RETURN_IF_ERROR(record(kRecordedTokens[i], false));
@@ -276,17 +295,17 @@ absl::Status DeviceEngine::RecordSteps(bool head_follows) {
   return absl::OkStatus();
 }
 
-absl::Status DeviceEngine::Record(Recording recording) {
-  const StepDescription there = DescribeEmptyRows(recording.tokens);
+absl::Status DeviceEngine::Record(Recording recording, Step& step) {
+  const StepDescription there = DescribeEmptyRows(recording.tokens, 1, step.buffers);
   RIVULET_RETURN_IF_ERROR(device_->Synchronize());
   device_->BeginRecording();
-  recording.stream = recording.decodes
-                         ? RunDecodeRows(there, recording.tokens, recording.head_follows)
-                         : RunTokens(there, recording.tokens, recording.head_follows);
+  recording.stream = recording.decodes ? RunDecodeRows(there, recording.tokens,
+                                                       recording.head_follows, step.buffers)
+                                       : RunTokens(there, recording.tokens, recording.head_follows);
   recording.workspace = model_->workspace().mark();
   RIVULET_ASSIGN_OR_RETURN(recording.number, device_->EndRecording());
   RIVULET_RETURN_IF_ERROR(model_->status());
-  recordings_.push_back(recording);
+  step.recordings.push_back(recording);
   return absl::OkStatus();
 }
 
@@ -294,15 +313,18 @@ absl::Status DeviceEngine::Record(Recording recording) {
 // products are chosen. With the predictor: without it, steps take less and have no other products.
 absl::Status DeviceEngine::WarmUp() {
   const bool head_follows = predictor_ != nullptr;
+  const Buffers& buffers = steps_[0].buffers;
   for (uint32_t tokens = kMostTokens; tokens >= 64; tokens -= 64) {
     RIVULET_RETURN_IF_ERROR(WarmUpPrompt(tokens));
   }
   for (size_t i = kRecordedRows.size(); i-- > 0;) {
-    RunDecodeRows(DescribeEmptyRows(kRecordedRows[i]), kRecordedRows[i], head_follows);
+    const uint32_t rows = kRecordedRows[i];
+    RunDecodeRows(DescribeEmptyRows(rows, 1, buffers), rows, head_follows, buffers);
     RIVULET_RETURN_IF_ERROR(AwaitWarmUp());
   }
   for (size_t i = kRecordedTokens.size(); i-- > 0;) {
-    RunTokens(DescribeEmptyRows(kRecordedTokens[i]), kRecordedTokens[i], head_follows);
+    const uint32_t tokens = kRecordedTokens[i];
+    RunTokens(DescribeEmptyRows(tokens, 1, buffers), tokens, head_follows);
     RIVULET_RETURN_IF_ERROR(AwaitWarmUp());
   }
   for (size_t i = kGuessRows.size(); predictor_ != nullptr && i-- > 0;) {
@@ -312,11 +334,11 @@ absl::Status DeviceEngine::WarmUp() {
 }
 
 absl::Status DeviceEngine::WarmUpPrompt(uint32_t tokens) {
-  std::byte* const host = steps_[0].description;
-  const StepDescription here(host, ExtentsOf(tokens, 1));
-  std::memset(host, 0, here.bytes());
-  const StepDescription there(description_, ExtentsOf(tokens, 1));
-  device_->CopyToDevice(description_, host, here.bytes());
+  const Buffers& buffers = steps_[0].buffers;
+  const StepDescription here(buffers.here, ExtentsOf(tokens, 1));
+  std::memset(buffers.here, 0, here.bytes());
+  const StepDescription there(buffers.there, ExtentsOf(tokens, 1));
+  device_->CopyToDevice(buffers.there, buffers.here, here.bytes());
   model_->Reset();
   model_->AddUp(Forward(there, RowsOf(there, tokens, 1, false), predictor_ != nullptr));
   for (size_t places = 0; places < tokens; places += kLogitRows) {  // as RunPlain takes them
