@@ -251,6 +251,7 @@ class CudaDevice final : public Device {
 CudaDevice::~CudaDevice() {
   cuda::PrintTimeline();
   if (context_.stream != nullptr) cudaStreamSynchronize(context_.stream);
+  if (copies_ != nullptr) cudaStreamSynchronize(copies_);
   if (copied_ != nullptr) cudaEventDestroy(copied_);
   if (copies_ != nullptr) cudaStreamDestroy(copies_);
   for (cudaGraphExec_t recording : recordings_) cudaGraphExecDestroy(recording);

@@ -6,7 +6,8 @@
 // fixed-point numbers, whose sums are exact in any order, and because the exponential is written
 // once more here, operation for operation as Highway's with fused multiply-add.
 //
-// Plain values; pointers are to device memory. kernels/ops/sampling/device_rows.h fills them in.
+// Plain values; pointers are to device memory, but for results, which may be anywhere that the
+// device can write. kernels/ops/sampling/device_rows.h fills them in.
 #ifndef RIVULET_KERNELS_DEVICE_SAMPLING_OPERATIONS_H_
 #define RIVULET_KERNELS_DEVICE_SAMPLING_OPERATIONS_H_
 
@@ -86,7 +87,7 @@ struct SampleCall {
   const uint64_t* masks = nullptr;  // each of MaskWords(vocab); not read if no row has one
   uint32_t count = 0;
   uint32_t* last_tokens = nullptr;
-  // Of the device or pinned memory of the host.
+  // In the device's memory, or pinned memory of the host.
   SampleResult* results = nullptr;    // [count]; of a row with nothing to do: not written
   LogprobResult* logprobs = nullptr;  // [count]
 };

@@ -88,12 +88,24 @@ StepTicket DeviceEngine::Launch(const StepPlan& plan) {
     in_parts ? RunInParts(*runs) : RunPass(*runs);
     step.promised = std::move(promised);
   } catch (const std::bad_alloc&) {
-    step.result = {};
-    step.result.rows.resize(plan.rows.size());
-    step.pending.clear();
-    FailRows(step, NoMemory("in a step"));
+    GiveUp(plan, step);
   }
   return ++launched_;
+}
+
+// Fails all rows of a step for want of memory. What was enqueued of it still reads its buffers, so
+// that has to end first; nothing of it counts.
+void DeviceEngine::GiveUp(const StepPlan& plan, Step& step) {
+  failure_.Update(Failed(device_->Synchronize()));
+  step.recording = nullptr;
+  step.known = step.timed = true;
+  step.pending.clear();
+  step.promised.clear();
+  step.tails.clear();
+  step.result = {};
+  step.result.rows.resize(plan.rows.size());
+  for (const StepRow& row : plan.rows) step.tails.push_back(row.segment.tail);
+  FailRows(step, NoMemory("in a step"));
 }
 
 // Puts the tokens that the step before sampled, which the host knows or waits for, in the place of

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "kernels/base/thread_pool.h"
 #include "kernels/device/sampling_operations.h"
@@ -126,7 +127,8 @@ class DeviceEngine final : public Engine {
     SampleRow draw;
   };
 
-  // A step that has been launched and not awaited.
+  // A place for a step that is launched and not awaited, with what steps there use one after the
+  // other.
   struct Step {
     StepResult result;
     std::vector<bool> on_host;           // rows that the host samples
@@ -162,7 +164,7 @@ class DeviceEngine final : public Engine {
   absl::Status PrepareDescriptions(size_t page_slots);
   absl::Status PrepareDescription(size_t bytes, Buffers& buffers);
   absl::Status PrepareResults(Buffers& buffers);
-  std::vector<Buffers*> AllBuffers();
+  absl::InlinedVector<Buffers*, kMostDepth + 1> UsedBuffers();
   absl::Status MakeStates(const EngineOptions& options);
   absl::Status FinishStart();
   size_t AllPageSlots() const;
@@ -234,6 +236,7 @@ class DeviceEngine final : public Engine {
   // What everything ends with once the device has failed.
   static absl::Status Failed(const absl::Status& status);
   static void FailRows(Step& step, const absl::Status& status);
+  void GiveUp(const StepPlan& plan, Step& step);
   const Recording* RecordingFor(const StepPlan& plan, uint32_t singles);
   bool IsDecode(const StepPlan& plan);
   static bool HasLongSegments(const StepPlan& plan);

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
-#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -32,7 +31,7 @@ void DeviceEngine::Release() {
     memory = nullptr;
   };
   free(logits_host_);
-  for (Buffers* const buffers : AllBuffers()) {
+  for (Buffers* const buffers : UsedBuffers()) {
     free(buffers->here);
     free(buffers->results);
     free(buffers->logprobs);
@@ -162,9 +161,10 @@ absl::Status DeviceEngine::PrepareDescriptions(size_t page_slots) {
   page_slots_ = page_slots;
   StepDescription::Extents extents = ExtentsOf(kMostPlaces, kMostPlaces);
   extents.fold_bases = true;
-  const size_t bytes =
-      StepDescription::Bytes(extents, page_slots_, kMostEdits, kMostMasks * MaskWords(vocab_));
-  for (Buffers* const buffers : AllBuffers()) {
+  for (Buffers* const buffers : UsedBuffers()) {
+    const bool masks = buffers != &guess_buffers_;  // guesses have none
+    const size_t bytes = StepDescription::Bytes(extents, page_slots_, kMostEdits,
+                                                masks ? kMostMasks * MaskWords(vocab_) : 0);
     RIVULET_RETURN_IF_ERROR(PrepareDescription(bytes, *buffers));
   }
   return absl::OkStatus();
@@ -191,9 +191,9 @@ absl::Status DeviceEngine::PrepareResults(Buffers& buffers) {
   return absl::OkStatus();
 }
 
-// Those that are used.
-std::vector<DeviceEngine::Buffers*> DeviceEngine::AllBuffers() {
-  std::vector<Buffers*> all;
+absl::InlinedVector<DeviceEngine::Buffers*, DeviceEngine::kMostDepth + 1>
+DeviceEngine::UsedBuffers() {
+  absl::InlinedVector<Buffers*, kMostDepth + 1> all;
   for (size_t i = 0; i < depth_; ++i) all.push_back(&steps_[i].buffers);
   if (loaded_ != nullptr && loaded_->predictor != nullptr) all.push_back(&guess_buffers_);
   return all;
@@ -207,7 +207,7 @@ absl::Status DeviceEngine::Prepare() {
     steps_[i].begin_event = 2 * i;
     steps_[i].end_event = 2 * i + 1;
   }
-  for (Buffers* const buffers : AllBuffers()) RIVULET_RETURN_IF_ERROR(PrepareResults(*buffers));
+  for (Buffers* const buffers : UsedBuffers()) RIVULET_RETURN_IF_ERROR(PrepareResults(*buffers));
   const size_t logit_bytes = kLogitRows * loaded_->spec.vocab * sizeof(float);
   logits_host_ = static_cast<float*>(device_->AllocatePinned(logit_bytes));
   if (logits_host_ == nullptr) return NoPinnedMemory(logit_bytes);
