@@ -6,8 +6,8 @@
 //
 // An operation is enqueued and runs later, in the order of the calls. It reads and writes device
 // memory only, but for what Sample gives back, which may go to pinned memory of the host; a caller
-// that passes other host memory has a bug. Operations do not fail one by one: an
-// error of the device is remembered, and Synchronize reports it.
+// that passes other host memory has a bug. Operations do not fail one by one: an error of the
+// device is remembered, and Synchronize reports it.
 //
 // Bits (docs/architecture.md#bit-equality): every product is a chain of k16 steps of bf16 products
 // in ascending k with fp32 accumulators, which is one function of its operands, whatever

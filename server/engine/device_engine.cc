@@ -101,10 +101,9 @@ void DeviceEngine::GiveUp(const StepPlan& plan, Step& step) {
   step.known = step.timed = true;
   step.pending.clear();
   step.promised.clear();
-  step.tails.clear();
   step.result = {};
   step.result.rows.resize(plan.rows.size());
-  for (const StepRow& row : plan.rows) step.tails.push_back(row.segment.tail);
+  NoteTails(plan, step);
   FailRows(step, NoMemory("in a step"));
 }
 
@@ -136,9 +135,8 @@ void DeviceEngine::RunPass(const StepPlan& plan) {
   step.recording = nullptr;
   step.pending.clear();
   step.confined.clear();
-  step.tails.clear();
   step.promised.clear();
-  for (const StepRow& row : plan.rows) step.tails.push_back(row.segment.tail);
+  NoteTails(plan, step);
   step.on_host = RowsForHost(plan, kMostEdits);
   step.head_follows = HeadFollows(plan);
   step.result = CheckRows(plan, vocab_size(), capacity(), /*promises=*/true);
@@ -188,8 +186,7 @@ void DeviceEngine::RunInParts(const StepPlan& plan) {
     all.device_seconds += device_->SecondsBetween(step.begin_event, step.end_event);
   }
   step.result = std::move(all);
-  step.tails.clear();
-  for (const StepRow& row : plan.rows) step.tails.push_back(row.segment.tail);
+  NoteTails(plan, step);
   step.pending.clear();
   step.known = step.timed = true;
 }
@@ -262,6 +259,11 @@ StepResult DeviceEngine::Await(StepTicket ticket) {
   }
   if (status.ok()) LearnTime(step);
   return std::move(step.result);
+}
+
+void DeviceEngine::NoteTails(const StepPlan& plan, Step& step) {
+  step.tails.clear();
+  for (const StepRow& row : plan.rows) step.tails.push_back(row.segment.tail);
 }
 
 void DeviceEngine::FailRows(Step& step, const absl::Status& status) {

@@ -236,6 +236,7 @@ class DeviceEngine final : public Engine {
   // What everything ends with once the device has failed.
   static absl::Status Failed(const absl::Status& status);
   static void FailRows(Step& step, const absl::Status& status);
+  static void NoteTails(const StepPlan& plan, Step& step);
   void GiveUp(const StepPlan& plan, Step& step);
   const Recording* RecordingFor(const StepPlan& plan, uint32_t singles);
   bool IsDecode(const StepPlan& plan);

@@ -20,6 +20,12 @@ absl::Status NoPinnedMemory(size_t bytes) {
       absl::StrCat("the host has no ", bytes, " bytes that can be pinned"));
 }
 
+template <typename T>
+absl::Status Pin(Device& device, size_t bytes, T*& memory) {
+  memory = static_cast<T*>(device.AllocatePinned(bytes));
+  return memory == nullptr ? NoPinnedMemory(bytes) : absl::OkStatus();
+}
+
 }  // namespace
 
 // Gives back what belongs to the device, which may have failed.
@@ -172,8 +178,7 @@ absl::Status DeviceEngine::PrepareDescriptions(size_t page_slots) {
 
 absl::Status DeviceEngine::PrepareDescription(size_t bytes, Buffers& buffers) {
   if (buffers.here != nullptr) device_->FreePinned(buffers.here);
-  buffers.here = static_cast<std::byte*>(device_->AllocatePinned(bytes));
-  if (buffers.here == nullptr) return NoPinnedMemory(bytes);
+  RIVULET_RETURN_IF_ERROR(Pin(*device_, bytes, buffers.here));
   if (buffers.there != nullptr) device_->Free(buffers.there);
   buffers.there = nullptr;
   RIVULET_ASSIGN_OR_RETURN(void* there, device_->Allocate(bytes));
@@ -182,13 +187,8 @@ absl::Status DeviceEngine::PrepareDescription(size_t bytes, Buffers& buffers) {
 }
 
 absl::Status DeviceEngine::PrepareResults(Buffers& buffers) {
-  constexpr size_t kBytes = kMostPlaces * sizeof(SampleResult);
-  constexpr size_t kLogprobBytes = kMostPlaces * sizeof(LogprobResult);
-  buffers.results = static_cast<SampleResult*>(device_->AllocatePinned(kBytes));
-  if (buffers.results == nullptr) return NoPinnedMemory(kBytes);
-  buffers.logprobs = static_cast<LogprobResult*>(device_->AllocatePinned(kLogprobBytes));
-  if (buffers.logprobs == nullptr) return NoPinnedMemory(kLogprobBytes);
-  return absl::OkStatus();
+  RIVULET_RETURN_IF_ERROR(Pin(*device_, kMostPlaces * sizeof(SampleResult), buffers.results));
+  return Pin(*device_, kMostPlaces * sizeof(LogprobResult), buffers.logprobs);
 }
 
 absl::InlinedVector<DeviceEngine::Buffers*, DeviceEngine::kMostDepth + 1>
@@ -209,8 +209,7 @@ absl::Status DeviceEngine::Prepare() {
   }
   for (Buffers* const buffers : UsedBuffers()) RIVULET_RETURN_IF_ERROR(PrepareResults(*buffers));
   const size_t logit_bytes = kLogitRows * loaded_->spec.vocab * sizeof(float);
-  logits_host_ = static_cast<float*>(device_->AllocatePinned(logit_bytes));
-  if (logits_host_ == nullptr) return NoPinnedMemory(logit_bytes);
+  RIVULET_RETURN_IF_ERROR(Pin(*device_, logit_bytes, logits_host_));
   RIVULET_ASSIGN_OR_RETURN(void* logits, device_->Allocate(logit_bytes));
   logits_ = static_cast<float*>(logits);
   return absl::OkStatus();
