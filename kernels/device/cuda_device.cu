@@ -52,6 +52,7 @@ void PackRow(const LinearSource& source, size_t row, size_t inputs, uint16_t* hi
 cuda::ProductOutputs OutputsOf(const DeviceLinear& linear, const Operand& x, FloatMatrix y) {
   return {.y = y,
           .bias = linear.bias,
+          .scale = linear.scale,
           .rows = x.rows,
           .outputs = linear.outputs,
           .pairs = linear.bias == nullptr && linear.outputs % 2 == 0 && y.stride % 2 == 0 &&
@@ -477,8 +478,9 @@ cuda::WeightsAhead CudaDevice::Follow(const DeviceLinear& linear, uint32_t rows)
   if (next == nullptr) return {};
   const bool few = rows <= cuda::MostFewTokens(linear);
   if (few != (rows <= cuda::MostFewTokens(*next))) return {};  // each knows its own rings
-  return few ? cuda::AheadOf(linear, *next, rows, context_)
-             : cuda::AheadOfTens(linear, *next, rows, context_);
+  if (few) return cuda::AheadOf(linear, *next, rows, context_);
+  return linear.float8 != nullptr ? cuda::AheadOfFloat8(linear, *next, rows, context_)
+                                  : cuda::AheadOfTens(linear, *next, rows, context_);
 }
 
 // For kernels between products of so many rows: with fewer, steps are as fast or faster without it,
@@ -500,7 +502,9 @@ bool CudaDevice::FinishedProduct(const DeviceLinear& linear, const Operand& x,
   const cuda::WeightsAhead ahead = Follow(linear, x.rows);
   if (cuda::LaunchHeldTokens(linear, x, out, ahead, context_)) return true;
   if (cuda::LaunchFewTokens(linear, x, out, ahead, context_)) return true;
-  if (linear.float8 != nullptr) return false;
+  if (linear.float8 != nullptr) {
+    return cuda::LaunchFloat8Tokens(linear, x, out, ahead, context_);
+  }
   return cuda::LaunchFewOutputs(linear, x, out, ahead, context_) ||
          cuda::LaunchTensOfTokens(linear, x, out, ahead, context_) ||
          cuda::LaunchHundredTokens(linear, x, out, context_);
@@ -561,10 +565,11 @@ bool CudaDevice::AddProduct(const AddProductCall& call) {
   return false;
 }
 
-// Many rows are worth widening the weights first, for cuBLASLt; the bits are the same.
+// By cuBLASLt, for which the weights are widened first, or else by a kernel that does that on the
+// way; the bits are the same.
 void CudaDevice::ProductFloat8(const DeviceLinear& linear, const Operand& x, FloatMatrix y) {
   const size_t wide_bytes = size_t{linear.outputs} * linear.stride * sizeof(uint16_t);
-  if (large_products_ != nullptr && x.rows > cuda::kMostFloat8Rows && KeepWideMemory(wide_bytes)) {
+  if (large_products_ != nullptr && KeepWideMemory(wide_bytes)) {
     cuda::LaunchWiden(linear, wide_, context_);
     DeviceLinear wide = linear;
     wide.high = wide_, wide.float8 = nullptr, wide.scale = nullptr, wide.bias = nullptr;

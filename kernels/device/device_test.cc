@@ -163,6 +163,7 @@ TEST_P(ProductTest, HasTheSameBitsForEveryNumberOfRows) {
 
 struct OrderCase {
   uint32_t outputs, inputs, rows;
+  bool float8 = false;
 };
 
 // Two matrices of rows, normed into one operand in turns, each time followed by a product.
@@ -174,9 +175,11 @@ class ProductOrderTest : public testing::TestWithParam<OrderCase> {
     ASSERT_TRUE(device.ok()) << device.status();
     device_ = *std::move(device);
     workspace_ = std::make_unique<DeviceWorkspace>(device_.get());
-    const auto [outputs, inputs, rows] = GetParam();
+    const auto [outputs, inputs, rows, float8] = GetParam();
     const std::vector<float> weights = Numbers(size_t{outputs} * inputs);
-    const auto linear = device_->Pack({{weights.data(), DType::kFloat32, outputs}}, inputs);
+    const std::vector<LinearSource> sources = {{weights.data(), DType::kFloat32, outputs}};
+    const auto linear =
+        float8 ? device_->PackFloat8(sources, inputs) : device_->Pack(sources, inputs);
     ASSERT_TRUE(linear.ok()) << linear.status();
     linear_ = *linear;
     operand_ = workspace_->TakeOperand(rows, inputs);
@@ -235,17 +238,20 @@ TEST_P(ProductOrderTest, ReadsTheRowsOfTheKernelBefore) {
   for (int i = 0; i < 2; ++i) EXPECT_EQ(Result(i), alone[i]);
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, ProductOrderTest,
-                         testing::Values(OrderCase{2560, 5120, 1}, OrderCase{2560, 5120, 4},
-                                         OrderCase{2560, 5120, 20}, OrderCase{2560, 5120, 50},
-                                         OrderCase{2560, 5120, 100}, OrderCase{10576, 640, 50},
-                                         OrderCase{10576, 640, 100}, OrderCase{10576, 640, 200},
-                                         OrderCase{320, 512, 50}),
-                         [](const auto& info) {
-                           return std::to_string(info.param.outputs) + "x" +
-                                  std::to_string(info.param.inputs) + "_" +
-                                  std::to_string(info.param.rows) + "_rows";
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, ProductOrderTest,
+    testing::Values(OrderCase{2560, 5120, 1}, OrderCase{2560, 5120, 4}, OrderCase{2560, 5120, 20},
+                    OrderCase{2560, 5120, 50}, OrderCase{2560, 5120, 100},
+                    OrderCase{10576, 640, 50}, OrderCase{10576, 640, 100},
+                    OrderCase{10576, 640, 200}, OrderCase{320, 512, 50},
+                    OrderCase{2560, 5120, 1, true}, OrderCase{2560, 5120, 4, true},
+                    OrderCase{2560, 5120, 20, true}, OrderCase{2560, 5120, 100, true},
+                    OrderCase{10576, 640, 1, true}, OrderCase{10576, 640, 50, true},
+                    OrderCase{10576, 640, 100, true}, OrderCase{10576, 640, 200, true}),
+    [](const auto& info) {
+      return std::to_string(info.param.outputs) + "x" + std::to_string(info.param.inputs) + "_" +
+             std::to_string(info.param.rows) + "_rows" + (info.param.float8 ? "_fp8" : "");
+    });
 
 INSTANTIATE_TEST_SUITE_P(
     Shapes, ProductTest,
@@ -276,7 +282,24 @@ INSTANTIATE_TEST_SUITE_P(
         Case{101, 90, ProductPrecision::kBFloat16, true},
         Case{1, 16, ProductPrecision::kBFloat16, true},
         Case{8, 5120, ProductPrecision::kBFloat16, true},
-        Case{40, 14336, ProductPrecision::kBFloat16, true}),
+        Case{40, 14336, ProductPrecision::kBFloat16, true},
+        Case{2101, 4160, ProductPrecision::kBFloat16, true},
+        Case{5300, 2560, ProductPrecision::kBFloat16, true},
+        Case{20000, 256, ProductPrecision::kBFloat16, true},
+        Case{2560, 5120, ProductPrecision::kBFloat16, true},
+        Case{17000, 1536, ProductPrecision::kBFloat16, true},
+        Case{10576, 640, ProductPrecision::kBFloat16, true},
+        Case{15300, 128, ProductPrecision::kBFloat16, true},
+        Case{1901, 192, ProductPrecision::kBFloat16, true},
+        Case{6730, 256, ProductPrecision::kBFloat16, true},
+        Case{9590, 128, ProductPrecision::kBFloat16, true},
+        Case{11530, 64, ProductPrecision::kBFloat16, true},
+        Case{12490, 192, ProductPrecision::kBFloat16, true},
+        Case{14391, 128, ProductPrecision::kBFloat16, true, false},
+        Case{1500, 2048, ProductPrecision::kBFloat16, true},
+        Case{600, 2090, ProductPrecision::kBFloat16, true},
+        Case{16, 24000, ProductPrecision::kBFloat16, true},
+        Case{2800, 2112, ProductPrecision::kBFloat16, true, false}),
     [](const auto& info) {
       return std::to_string(info.param.outputs) + "x" + std::to_string(info.param.inputs) +
              (info.param.float8                                    ? "_fp8"

@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// y = x Wᵀ + b for a few tokens in bf16 and weights in bf16 or fp8, where latency counts. A
+// y = x Wᵀ + b for a few tokens, one if weights are in fp8, where latency counts. A
 // warp owns 8 outputs and walks all of K; nothing is split over K, so each output is one chain. Its
 // weights come through a ring of shared memory that only this warp uses and that is as deep as
 // there is room for: the kernel asks for them before it waits for the kernel before it. The tokens
@@ -25,7 +25,7 @@ constexpr uint32_t kStageBytes = 8 * kStageRowBytes;
 // so everything else has to find room between the matrix instructions of one straight run.
 constexpr uint32_t kGroupInputs = 256;
 constexpr uint32_t kMostWarps = 16;
-constexpr uint32_t kMostTokens = 8;
+constexpr uint32_t kMostTokens = 4;
 // Of a processor; what is left is for small kernels beside this one.
 constexpr size_t kSharedOfProcessor = 204 << 10;
 constexpr size_t kReservedOfBlock = 1 << 10;

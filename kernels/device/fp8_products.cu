@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Bytes expected: outputs · stride of weights, once for each 16, 32, 64 or 128 tokens.
+// Bytes expected: outputs · stride of weights, once for each 128 tokens.
 #include "kernels/device/fp8_products.cuh"
 #include "kernels/device/fp8_products.h"
 #include "kernels/device/launch.cuh"
@@ -220,16 +220,7 @@ void LaunchScale(const DeviceLinear& linear, uint32_t rows, FloatMatrix y,
 
 void LaunchFloat8Product(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
                          const LaunchContext& context) {
-  if (x.rows == 0) return;
-  // Blocks of fewer outputs where there would not be one for each processor.
-  const bool few = linear.outputs < static_cast<uint32_t>(context.processors) * 32;
-  if (x.rows <= 16 && few) return LaunchTile<Tile<1, 2, 1, 1, 8>>(linear, x, y, context);
-  if (x.rows <= 16) return LaunchTile<Tile<1, 4, 1, 1, 8>>(linear, x, y, context);
-  if (x.rows <= 32 && few) return LaunchTile<Tile<1, 2, 2, 1, 8>>(linear, x, y, context);
-  if (x.rows <= 32) return LaunchTile<Tile<1, 4, 2, 1, 6>>(linear, x, y, context);
-  if (x.rows <= 64 && few) return LaunchTile<Tile<2, 2, 2, 1, 5>>(linear, x, y, context);
-  if (x.rows <= 64) return LaunchTile<Tile<2, 2, 2, 4, 5>>(linear, x, y, context);
-  LaunchTile<Tile<2, 2, 4, 4, 4>>(linear, x, y, context);
+  if (x.rows != 0) LaunchTile<Tile<2, 2, 4, 4, 4>>(linear, x, y, context);
 }
 
 }  // namespace rivulet::cuda

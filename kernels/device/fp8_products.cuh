@@ -15,19 +15,25 @@ namespace rivulet::cuda::fp8 {
 constexpr uint32_t kStageInputs = kFloat8Alignment;  // k of one stage: 128 bytes of a row
 constexpr int kSteps = kStageInputs / 16;
 
-// Two bf16 numbers of e4m3 numbers in the upper halves' places: 0, e4m3, 0, e4m3 (from the lowest
-// byte). The bits of exponent and mantissa become those of a bf16 number, which is 2^-120 of what
-// is meant, subnormal numbers included; the product with 2^120 is exact.
-__device__ inline uint32_t WidenTwo(uint32_t spread) {
-  const uint32_t small = (spread & 0x80008000u) | ((spread & 0x7f007f00u) >> 4);
-  uint32_t wide;
+// Two adjacent ones of four e4m3 numbers as bf16: first 0 or 2. Each becomes the lower byte of a
+// half whose upper byte is its sign, eight times. Shifted by four bits, exponent and mantissa are
+// those of a bf16 number, which is 2^-120 of what is meant, subnormal numbers included; the product
+// with 2^120 is exact.
+template <int kFirst>
+__device__ inline uint32_t WidenTwo(uint32_t codes) {
+  constexpr uint32_t kSignOf = 8;  // of a byte, as `prmt` selects it
+  constexpr uint32_t kSelect =
+      kFirst | (kFirst + kSignOf) << 4 | (kFirst + 1) << 8 | (kFirst + 1 + kSignOf) << 12;
+  uint32_t spread, wide;
+  asm("prmt.b32 %0, %1, 0, %2;" : "=r"(spread) : "r"(codes), "n"(kSelect));
+  const uint32_t small = spread << 4 & 0x87f087f0u;
   asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(wide) : "r"(small), "r"(0x7b807b80u));
   return wide;
 }
 
 // Four adjacent e4m3 numbers, in order.
 __device__ inline uint2 WidenFour(uint32_t codes) {
-  return {WidenTwo(__byte_perm(codes, 0, 0x1404)), WidenTwo(__byte_perm(codes, 0, 0x3424))};
+  return {WidenTwo<0>(codes), WidenTwo<2>(codes)};
 }
 
 // A row of a stage of weights: 8 chunks of 16 bytes, a chunk for a k16 step, exchanged so that

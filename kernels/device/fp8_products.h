@@ -18,10 +18,8 @@ struct LaunchContext;
 
 // Rows of weights have a multiple of this many numbers.
 constexpr uint32_t kFloat8Alignment = 128;
-// Of more rows, a product is faster with weights that are widened first.
-constexpr uint32_t kMostFloat8Rows = 64;
 
-// Any number of rows.
+// Any number of rows, where neither LaunchFloat8Tokens nor the library takes the product.
 void LaunchFloat8Product(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
                          const LaunchContext& context);
 

@@ -282,6 +282,10 @@ INSTANTIATE_TEST_SUITE_P(
                     // hundred_tokens.cu declines the first map at 17 to 32 rows.
                     Case{256, 3392, 320, On::kBFloat16, kAll},
                     Case{512, 256, 1000, On::kFloat8, kAll},
+                    Case{1536, 768, 3352, On::kFloat8, kAll},
+                    Case{4096, 2560, 10576, On::kFloat8, kAll},
+                    Case{256, 8192, 96, On::kFloat8, kAll}, Case{64, 64, 18560, On::kFloat8, kAll},
+                    Case{192, 224, 520, On::kFloat8, kAll}, Case{256, 3392, 320, On::kFloat8, kAll},
                     Case{512, 256, 1000, On::kFloat32, kAll}),
     [](const auto& info) { return NameOf(info.param); });
 

@@ -162,17 +162,20 @@ struct LaunchContext {
 };
 
 DeviceLimits MeasureLimits(const LaunchContext& context);
-// The most tokens of LaunchFewTokens. LaunchTensOfTokens is faster from 5 tokens on, but its
-// weights are bf16 only.
+// The most tokens of LaunchFewTokens; with more, LaunchTensOfTokens and LaunchFloat8Tokens are
+// faster.
 constexpr uint32_t MostFewTokens(const DeviceLinear& linear) {
-  return linear.float8 != nullptr ? 8 : 4;
+  return linear.float8 != nullptr ? 1 : 4;
 }
 // What to bring into L2 for a product of so few tokens by `next` while the one by `linear` runs.
 WeightsAhead AheadOf(const DeviceLinear& linear, const DeviceLinear& next, uint32_t rows,
                      const LaunchContext& context);
-// The same for those of LaunchTensOfTokens (product_outputs.cuh has the launches).
+// The same for those of LaunchTensOfTokens and of LaunchFloat8Tokens (product_outputs.cuh has the
+// launches).
 WeightsAhead AheadOfTens(const DeviceLinear& linear, const DeviceLinear& next, uint32_t rows,
                          const LaunchContext& context);
+WeightsAhead AheadOfFloat8(const DeviceLinear& linear, const DeviceLinear& next, uint32_t rows,
+                           const LaunchContext& context);
 // How many inputs of each output the ring of LaunchHeldTokens holds; 0: it declines.
 uint32_t HeldInputs(const DeviceLinear& linear, uint32_t rows, const LaunchContext& context);
 // A product by kernels of ours (products.cu), for any number of rows.

@@ -26,10 +26,11 @@
 namespace rivulet::cuda {
 
 struct ProductOutputs {
-  FloatMatrix y;                // [T, outputs]
-  const float* bias = nullptr;  // null: none, as with a factor and with a norm
-  RowFactor factor = {};        // of squares
-  LateNorm norm = {};           // with a norm y is the residual stream, to which outputs are added
+  FloatMatrix y;                 // [T, outputs]
+  const float* bias = nullptr;   // null: none, as with a factor and with a norm
+  const float* scale = nullptr;  // of weights in fp8; null with those in bf16
+  RowFactor factor = {};         // of squares
+  LateNorm norm = {};            // with a norm y is the residual stream, to which outputs are added
   uint32_t rows = 0, outputs = 0;
   bool pairs = false;  // no bias, an even number of outputs, and y takes two numbers at once
 
@@ -95,8 +96,9 @@ __device__ inline void BringFactors(const ProductOutputs& out, uint32_t warp, ui
                                     float* factors) {
   if (out.factor.values != nullptr) {
     AwaitLastKernel();
-    const uint32_t token = warp * 32 + threadIdx.x % 32;
-    if (token < out.rows) factors[token] = ReadLate(out.factor.values + token);
+    for (uint32_t token = warp * 32 + threadIdx.x % 32; token < out.rows; token += kWarps * 32) {
+      factors[token] = ReadLate(out.factor.values + token);
+    }
   } else {
 #pragma unroll 1
     for (uint32_t pass = 0; pass < 2; ++pass) {  // the first is a rehearsal
@@ -281,13 +283,16 @@ __device__ inline void WriteOutputs(const ProductOutputs& out, const float* fact
 // kernel is faster, and nothing is launched. `ahead`: what to bring into L2 meanwhile. With a norm
 // `outputs` is as LateNorm::Serves says.
 //
-// few_tokens.cu: up to 4 tokens, or 8 with weights in fp8.
+// few_tokens.cu: up to 4 tokens, or 1 with weights in fp8.
 bool LaunchFewTokens(const DeviceLinear& linear, const Operand& x, const ProductOutputs& out,
                      const WeightsAhead& ahead, const LaunchContext& context);
 // held_tokens.cu: the same for maps with few outputs, of one row only with many inputs; to be asked
 // before LaunchFewTokens.
 bool LaunchHeldTokens(const DeviceLinear& linear, const Operand& x, const ProductOutputs& out,
                       const WeightsAhead& ahead, const LaunchContext& context);
+// fp8_tokens.cu: up to 128 tokens, weights in fp8.
+bool LaunchFloat8Tokens(const DeviceLinear& linear, const Operand& x, const ProductOutputs& out,
+                        const WeightsAhead& ahead, const LaunchContext& context);
 // tens_of_tokens.cu: up to 64 tokens.
 bool LaunchTensOfTokens(const DeviceLinear& linear, const Operand& x, const ProductOutputs& out,
                         const WeightsAhead& ahead, const LaunchContext& context);

@@ -237,16 +237,22 @@ __device__ inline void ReleaseWeights(uint32_t barrier) {
   if (threadIdx.x % 32 == 0) Arrive(barrier + kMostWeightSlots * uint32_t{sizeof(uint64_t)});
 }
 
-// By a warp that has read a stage, whose barriers those are. All blocks of the cluster have to
-// know of the tokens, since theirs come from all. But not of slots that are not filled again: the
-// other blocks may have ended when that would reach them.
+// By a warp that has read a stage of tokens, behind a meeting of its lanes. All blocks of the
+// cluster have to know of it, since theirs come from all. But not of slots that are not filled
+// again: the other blocks may have ended when that would reach them.
+__device__ inline void ReleaseTokens(uint32_t barrier, uint32_t blocks_of_cluster,
+                                     bool are_filled_again) {
+  const uint32_t lane = threadIdx.x % 32;
+  if (lane < blocks_of_cluster && are_filled_again) {
+    ArriveAt(barrier + kMostTokenSlots * uint32_t{sizeof(uint64_t)}, lane);
+  }
+}
+
+// By a warp that has read a stage of both, whose barriers those are.
 __device__ inline void ReleaseStage(uint32_t weight_barrier, uint32_t token_barrier,
                                     uint32_t blocks_of_cluster, bool tokens_are_filled_again) {
-  const uint32_t lane = threadIdx.x % 32;
   ReleaseWeights(weight_barrier);
-  if (lane < blocks_of_cluster && tokens_are_filled_again) {
-    ArriveAt(token_barrier + kMostTokenSlots * uint32_t{sizeof(uint64_t)}, lane);
-  }
+  ReleaseTokens(token_barrier, blocks_of_cluster, tokens_are_filled_again);
 }
 
 }  // namespace rivulet::cuda
