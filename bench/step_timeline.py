@@ -46,7 +46,11 @@ def layers(waits, first):
 
 def medians(file, first):
     """[(kernel, microseconds)] of the layers that most layers are like."""
-    units, times = max(layers(instances(file), first).items(), key=lambda item: len(item[1]))
+    waits = instances(file)
+    found = layers(waits, first)
+    if not found:
+        raise SystemExit(f"{file}: no two kernels of {first}; --first takes one of: {', '.join(sorted({unit for _, unit in waits}))}")
+    units, times = max(found.items(), key=lambda item: len(item[1]))
     return [(unit, statistics.median(time)) for unit, time in zip(units, zip(*times))]
 
 
