@@ -167,7 +167,7 @@ class HundredTokens {
           weight_barrier = weights.barrier, token_barrier = tokens.barrier;
           tokens.Advance(), weights.Advance();
         }
-        AwaitProducts<0>();
+        AwaitSums(sum);
         Release(weight_barrier, token_barrier, left--);
         if (left == 0) EndChains(b_);
         if (c_.out.scales() && pass == 1) AwaitFactors(s_.warps() * 32);

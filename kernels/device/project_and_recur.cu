@@ -181,7 +181,7 @@ class Projector {
                                        token + step * 2 * kTokenDistance / 16);
     }
     EndProducts();
-    AwaitProducts<0>();
+    AwaitSums(sum);
   }
 
   // The last slab's numbers of 32 inputs are loaded while those before them are multiplied.

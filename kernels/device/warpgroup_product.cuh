@@ -62,6 +62,15 @@ __device__ inline void AwaitProducts() {
   asm volatile("wgmma.wait_group.sync.aligned %0;\n" ::"n"(kGroups) : "memory");
 }
 
+// Waits for all of them, and keeps the compiler from copying sums before that: it does not know
+// that they are still being written (docs/gpu_notes.md#fp8-weights).
+template <int kSums>
+__device__ inline void AwaitSums(float (&sum)[kSums]) {
+  AwaitProducts<0>();
+#pragma unroll
+  for (float& x : sum) asm volatile("" : "+f"(x)::"memory");
+}
+
 template <int kTiles>
 struct WarpgroupProduct;
 
