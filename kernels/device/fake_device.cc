@@ -314,6 +314,7 @@ absl::StatusOr<void*> FakeDevice::Allocate(size_t bytes) {
 }
 
 void FakeDevice::Free(void* memory) {
+  RunUntil(called_);
   allocated_ -= sizes_[memory];
   sizes_.erase(memory);
   memory_.erase(memory);
@@ -328,12 +329,24 @@ void* FakeDevice::NewMemory(size_t bytes) {
   return result;
 }
 
-absl::Status FakeDevice::Wait(size_t /*event*/) {
+void FakeDevice::FreePinned(void* memory) {
+  RunUntil(called_);
+  memory_.erase(memory);
+}
+
+absl::Status FakeDevice::Wait(size_t event) {
   if (on_wait && error_.ok()) error_ = on_wait();
+  if (error_.ok()) RunUntil(events_[event]);
+  return error_;
+}
+
+absl::Status FakeDevice::Synchronize() {
+  if (error_.ok()) RunUntil(called_);
   return error_;
 }
 
 absl::Status FakeDevice::Upload(void* to, const void* from, size_t bytes) {
+  RunUntil(called_);
   std::memcpy(to, from, bytes);
   return absl::OkStatus();
 }
@@ -342,10 +355,25 @@ void FakeDevice::Copy(void* to, const void* from, size_t bytes) {
   Do([=] { std::memcpy(to, from, bytes); });
 }
 
+void FakeDevice::CopyAhead(void* to, const void* from, size_t bytes) {
+  std::memcpy(to, from, bytes);
+}
+
 void FakeDevice::Do(Work work) {
   if (recording_) {
     recorded_.push_back(std::move(work));
+  } else if (late) {
+    waiting_.push_back(std::move(work));
+    ++called_;
   } else {
+    work();
+  }
+}
+
+void FakeDevice::RunUntil(uint64_t called) {
+  while (called_ - waiting_.size() < called) {
+    const Work work = std::move(waiting_.front());
+    waiting_.pop_front();
     work();
   }
 }
@@ -358,7 +386,13 @@ absl::StatusOr<size_t> FakeDevice::EndRecording() {
 
 void FakeDevice::Replay(size_t recording) {
   ++replays_;
-  for (const Work& work : recordings_[recording]) work();
+  for (const Work& work : recordings_[recording]) Do([&work] { work(); });
+}
+
+std::unique_ptr<FakeDevice> LateFakeDevice() {
+  auto device = std::make_unique<FakeDevice>();
+  device->late = true;
+  return device;
 }
 
 absl::StatusOr<DeviceLinear> FakeDevice::Pack(const std::vector<LinearSource>& sources,

@@ -4,13 +4,15 @@
 // is written down plainly, a token after the other, in fp32. It is the definition that the kernels
 // are compared with, and it is slow.
 //
-// Operations run when they are called, and those of a recording when it is replayed.
+// Operations run when they are called, and those of a recording when it is replayed; or all of them
+// as late as a GPU may run them (`late`).
 #ifndef RIVULET_KERNELS_DEVICE_FAKE_DEVICE_H_
 #define RIVULET_KERNELS_DEVICE_FAKE_DEVICE_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -32,11 +34,11 @@ class FakeDevice final : public Device {
   absl::StatusOr<void*> Allocate(size_t bytes) override;
   void Free(void* memory) override;
   void* AllocatePinned(size_t bytes) override { return NewMemory(bytes); }
-  void FreePinned(void* memory) override { memory_.erase(memory); }
+  void FreePinned(void* memory) override;
   void CopyToDevice(void* to, const void* from, size_t bytes) override { Copy(to, from, bytes); }
   void CopyToHost(void* to, const void* from, size_t bytes) override { Copy(to, from, bytes); }
   void CopyOnDevice(void* to, const void* from, size_t bytes) override { Copy(to, from, bytes); }
-  void CopyAhead(void* to, const void* from, size_t bytes) override { Copy(to, from, bytes); }
+  void CopyAhead(void* to, const void* from, size_t bytes) override;
   absl::Status Upload(void* to, const void* from, size_t bytes) override;
   const float* Constant(std::span<const float> numbers) override {
     return numbers.empty() ? nullptr : numbers.data();
@@ -46,10 +48,10 @@ class FakeDevice final : public Device {
   absl::StatusOr<DeviceLinear> PackFloat8(const std::vector<LinearSource>& sources,
                                           size_t inputs) override;
 
-  void Record(size_t /*event*/) override {}
+  void Record(size_t event) override { events_[event] = called_; }
   absl::Status Wait(size_t event) override;
   double SecondsBetween(size_t /*first*/, size_t /*second*/) override { return 0.001; }
-  absl::Status Synchronize() override { return error_; }
+  absl::Status Synchronize() override;
   void BeginRecording() override { recording_ = true; }
   absl::StatusOr<size_t> EndRecording() override;
   void Replay(size_t recording) override;
@@ -107,6 +109,10 @@ class FakeDevice final : public Device {
   // two bf16 parts. How far the result is from the exact one says what rounding costs a model.
   std::optional<ProductPrecision> rounding;
   size_t memory_bytes = size_t{8} << 30;
+  // Operations run when something behind them is waited for or memory is freed, and copies ahead
+  // run when they are called. So an operation finds what was written too early, and a copy ahead
+  // finds memory that is still in use. To be set before the first operation.
+  bool late = false;
   // If set: called by Wait. What it returns stays, as an error of a GPU does.
   std::function<absl::Status()> on_wait;
 
@@ -118,9 +124,13 @@ class FakeDevice final : public Device {
   void* NewMemory(size_t bytes);
   using Work = std::function<void()>;
   void Do(Work work);
+  void RunUntil(uint64_t called);
   void Copy(void* to, const void* from, size_t bytes);
 
   std::map<void*, Memory> memory_;
+  std::deque<Work> waiting_;           // if they run late; the last of `called_`
+  uint64_t called_ = 0;                // operations that were to run late
+  std::map<size_t, uint64_t> events_;  // how many had been called
   bool recording_ = false;
   std::vector<Work> recorded_;
   std::vector<std::vector<Work>> recordings_;
@@ -131,6 +141,9 @@ class FakeDevice final : public Device {
   std::map<void*, size_t> sizes_;  // of what Allocate returned
   absl::Status error_;
 };
+
+// One whose operations run late.
+std::unique_ptr<FakeDevice> LateFakeDevice();
 
 }  // namespace rivulet
 

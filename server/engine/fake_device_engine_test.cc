@@ -322,8 +322,8 @@ TEST(Float8CpuTest, TheCpuRefusesIt) {
 }
 
 TEST_P(FakeDeviceTest, RunningAheadChangesNothing) {
-  const auto ahead = EngineOn(std::make_unique<FakeDevice>(),
-                              std::string("tests/parity/fixtures/") + GetParam(), {.depth = 2});
+  const auto ahead =
+      EngineOn(LateFakeDevice(), std::string("tests/parity/fixtures/") + GetParam(), {.depth = 2});
   ASSERT_TRUE(ahead.ok()) << ahead.status();
   for (const size_t drawn : {kSessions, size_t{2}}) {  // none; one with penalties
     const auto expected = Continue(engine(), 40, false, drawn);

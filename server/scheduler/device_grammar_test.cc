@@ -236,7 +236,7 @@ class DeviceGrammarTest : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(DeviceGrammarTest, TheFakeDeviceDrawsWhatTheHostDraws) {
-  Check([] { return std::make_unique<FakeDevice>(); }, 2);
+  Check([]() -> absl::StatusOr<std::unique_ptr<Device>> { return LateFakeDevice(); }, 2);
 }
 
 TEST_P(DeviceGrammarTest, TheGpuDrawsWhatTheHostDraws) {

@@ -170,12 +170,10 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceReuseTest,
 class FakeDeviceReuseTest : public DeviceReuseTest {};
 
 TEST_P(FakeDeviceReuseTest, EveryAnswerIsThatOfAPlainRun) {
-  CheckSchedule(std::make_unique<FakeDevice>(), Calls(25));
+  CheckSchedule(LateFakeDevice(), Calls(25));
 }
 
-TEST_P(FakeDeviceReuseTest, ARewindComputesFifteenTokensAgain) {
-  CheckRewinds(std::make_unique<FakeDevice>());
-}
+TEST_P(FakeDeviceReuseTest, ARewindComputesFifteenTokensAgain) { CheckRewinds(LateFakeDevice()); }
 
 std::string Fixture(const char* name) { return std::string("tests/parity/fixtures/") + name; }
 

@@ -264,7 +264,7 @@ TEST_P(DeviceSessionTest, ForksAndRewindsHaveTheSameBits) {
 }
 
 TEST_P(DeviceSessionTest, ForksAndRewindsHaveTheSameBitsOnAFakeDevice) {
-  auto device = StoryDevice::Make(std::make_unique<FakeDevice>(), GetParam());
+  auto device = StoryDevice::Make(LateFakeDevice(), GetParam());
   if (absl::IsUnimplemented(device.status())) GTEST_SKIP() << device.status();
   ASSERT_TRUE(device.ok()) << device.status();
   CheckStories(*device);
@@ -278,7 +278,7 @@ TEST_P(DeviceSessionTest, EveryFoldOfAPromptCanLeaveItsState) {
 }
 
 TEST_P(DeviceSessionTest, EveryFoldOfAPromptCanLeaveItsStateOnAFakeDevice) {
-  CheckEachBorder(std::make_unique<FakeDevice>());
+  CheckEachBorder(LateFakeDevice());
 }
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceSessionTest);

@@ -52,7 +52,7 @@ class GuessesTest : public testing::TestWithParam<std::tuple<std::string, std::s
       ASSERT_TRUE(gpu.ok()) << gpu.status();
       device_ = *std::move(gpu);
     } else if (kind == "FakeDevice") {
-      device_ = std::make_unique<FakeDevice>();
+      device_ = LateFakeDevice();
       rounds_ = 150;  // it is slow
     }
     auto engine = MakeEngine(Load(model, device_.get()));
