@@ -449,7 +449,7 @@ absl::Status CudaDevice::PackFloat8Rows(const std::vector<LinearSource>& sources
 // first of an engine's steps are; experts' maps are never widened. False: there is none.
 bool CudaDevice::KeepWideMemory(size_t bytes) {
   if (bytes <= wide_bytes_) return true;
-  if (recording_) return false;
+  if (recording_ || !recordings_.empty()) return false;  // a recording holds its address
   if (wide_ != nullptr) Free(wide_);
   wide_ = nullptr, wide_bytes_ = 0;
   const absl::StatusOr<void*> memory = Allocate(bytes);
@@ -569,15 +569,17 @@ bool CudaDevice::AddProduct(const AddProductCall& call) {
 // way; the bits are the same.
 void CudaDevice::ProductFloat8(const DeviceLinear& linear, const Operand& x, FloatMatrix y) {
   const size_t wide_bytes = size_t{linear.outputs} * linear.stride * sizeof(uint16_t);
-  if (large_products_ != nullptr && KeepWideMemory(wide_bytes)) {
-    cuda::LaunchWiden(linear, wide_, context_);
-    DeviceLinear wide = linear;
-    wide.high = wide_, wide.float8 = nullptr, wide.scale = nullptr, wide.bias = nullptr;
-    if (large_products_->Run(wide, x, y, recording_, context_)) {
-      return cuda::LaunchScale(linear, x.rows, y, context_);
-    }
+  if (x.rows == 0) return;
+  if (large_products_ == nullptr || !KeepWideMemory(wide_bytes)) {
+    return cuda::LaunchFloat8Product(linear, x, y, context_);
   }
-  cuda::LaunchFloat8Product(linear, x, y, context_);
+  cuda::LaunchWiden(linear, wide_, context_);
+  DeviceLinear wide = linear;
+  wide.high = wide_, wide.float8 = nullptr, wide.scale = nullptr, wide.bias = nullptr;
+  if (!large_products_->Run(wide, x, y, recording_, context_)) {
+    cuda::LaunchChain(wide, x, y, context_);
+  }
+  cuda::LaunchScale(linear, x.rows, y, context_);
 }
 
 // Some rows at a time, so that packing takes little memory on the host.

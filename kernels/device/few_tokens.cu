@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// y = x Wᵀ + b for a few tokens, one if weights are in fp8, where latency counts. A
-// warp owns 8 outputs and walks all of K; nothing is split over K, so each output is one chain. Its
-// weights come through a ring of shared memory that only this warp uses and that is as deep as
+// y = x Wᵀ + b for a few tokens, one if weights are in fp8, where latency counts. A warp owns 8
+// outputs and walks all of K; nothing is split over K, so each output is one chain. Its weights
+// come through a ring of shared memory that only this warp uses and that is as deep as
 // there is room for: the kernel asks for them before it waits for the kernel before it. The tokens
 // are held in shared memory.
 //

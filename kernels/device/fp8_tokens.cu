@@ -1,6 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// y = scale ∘ (x Wᵀ) + b for 2 to 128 tokens and weights in fp8. A warp has 16 outputs of up to 64
+// y = scale ∘ (x Wᵀ) + b for 2 to 128 tokens (one where few_tokens.cu has no room for its rings)
+// and weights in fp8. A warp has 16 outputs of up to 64
 // tokens and walks all of K; nothing is split over K, so each output is one chain. The weights are
 // the left operand of the matrix instruction: a lane reads its numbers from shared memory as they
 // lie in device memory and widens them to bf16 while the instructions of the step before run. So a
@@ -25,16 +26,20 @@ namespace rivulet::cuda {
 namespace {
 
 constexpr uint32_t kBlocksOfCluster = 2;
-constexpr uint32_t kTileOutputs = 16;                // of a warp
-constexpr uint32_t kMostTiles = 8, kMostWarps = 12;  // those that multiply
-constexpr uint32_t kScalers = 2;                     // warps that compute factors
+constexpr uint32_t kTileOutputs = 16;  // of a warp
+constexpr uint32_t kMostGroups = 8;    // of so many outputs, of a block
+constexpr uint32_t kMostWarps = 12;    // those that multiply
+constexpr uint32_t kScalers = 2;       // warps that compute factors
 constexpr uint32_t kMostRows = 128;
+static_assert(kMostRows <= kMostBroughtFactors, "factors of all rows are in shared memory");
 // A stage of weights has boxes as they lie in memory, and so the inputs of more boxes of tokens.
 constexpr uint32_t kCodeBoxes = 2, kCodeInputs = kBoxRowBytes;
-constexpr uint32_t kStageInputs = kCodeBoxes * kCodeInputs;
+constexpr uint32_t kWeightInputs = kCodeBoxes * kCodeInputs;
 // Of the chain, of k16.
-constexpr uint32_t kSteps = kStageInputs / 16;
+constexpr uint32_t kStageSteps = kWeightInputs / 16;
 constexpr uint32_t kStepsOfBox = kBoxColumns / 16, kStepsOfCodeBox = kCodeInputs / 16;
+// Boxes of tokens in a stage of theirs, by the tiles of a warp.
+constexpr uint32_t TokenBoxes(uint32_t tiles) { return tiles <= 4 ? 4 : 2; }
 
 struct Float8Shape {
   uint32_t blocks, rounds;
@@ -89,10 +94,11 @@ template <int kTokenTiles>
 class Float8Tokens {
  public:
   static constexpr uint32_t kTokens = kTokenTiles * 8;
-  static constexpr uint32_t kTokenBoxes = kTokenTiles <= 4 ? 4 : 2;  // of a stage
+  static constexpr uint32_t kTokenBoxes = TokenBoxes(kTokenTiles);
+  static_assert(kTokenBoxes % kBlocksOfCluster == 0, "each block brings its share");
   // Of tokens in one of weights, and steps of the chain in each.
-  static constexpr uint32_t kTokenStages = kStageInputs / (kTokenBoxes * kBoxColumns);
-  static constexpr uint32_t kTokenSteps = kSteps / kTokenStages;
+  static constexpr uint32_t kTokenStages = kWeightInputs / (kTokenBoxes * kBoxColumns);
+  static constexpr uint32_t kTokenSteps = kStageSteps / kTokenStages;
 
   __device__ Float8Tokens(const Float8Call& call, ProductBarriers& barriers, float* factors,
                           uint32_t memory)
@@ -196,7 +202,9 @@ class Float8Tokens {
       ReadPairs(round, weight, scale);
       if (real != 0) {
         if (c_.out.scales() || c_.out.adds()) AwaitLastKernel();
-        if (kReadsAhead && c_.out.adds()) ReadBefore(round, before);
+        if constexpr (kReadsAhead) {
+          if (c_.out.adds()) ReadBefore(round, before);
+        }
         if (pass == 1) LoadFirst(operands[0], codes);
         const uint32_t last = left - c_.stages;
 #pragma unroll 1
@@ -230,21 +238,21 @@ class Float8Tokens {
     uint32_t source = weight_ring_.stage;
     weight_ring_.Advance();
 #pragma unroll
-    for (uint32_t step = 0; step < kSteps; ++step) {
-      const uint32_t next = (step + 1) % kSteps;
+    for (uint32_t step = 0; step < kStageSteps; ++step) {
+      const uint32_t next = (step + 1) % kStageSteps;
       Step& coming = operands[(step + 1) % 2];
       Multiply(operands[step % 2], sum);
       if (next % kTokenSteps == 0) MoveTokens((left + 1) * kTokenStages - 1 - step / kTokenSteps);
       if (more || next != 0) LoadTokens(token_ring_.stage, next, coming.tokens);
       Widen(codes[(step + 1) % 2], coming.weights);
-      if (step + kCodesAhead == kSteps) {
+      if (step + kCodesAhead == kStageSteps) {
         ReleaseWeights(barrier);
         if (more) {
           WaitBarrier(weight_ring_.barrier, weight_ring_.parity);
           source = weight_ring_.stage;
         }
       }
-      LoadCodes(source, (step + kCodesAhead) % kSteps, codes[(step + 1) % 2]);
+      LoadCodes(source, (step + kCodesAhead) % kStageSteps, codes[(step + 1) % 2]);
     }
   }
 
@@ -382,15 +390,17 @@ Float8Shape ShapeFor(const DeviceLinear& linear, uint32_t rows, const Float8Tile
   shape.parts = tiles.parts;
   const uint32_t groups = Parts(linear.outputs, kTileOutputs);
   const uint32_t of_block = Parts(groups, processors);
-  shape.rounds = Parts(of_block, std::min(kMostTiles, kMostWarps / tiles.parts));
+  shape.rounds = Parts(of_block, std::min(kMostGroups, kMostWarps / tiles.parts));
   shape.groups = Parts(of_block, shape.rounds);
   shape.blocks =
       Parts(Parts(groups, shape.rounds * shape.groups), kBlocksOfCluster) * kBlocksOfCluster;
-  const uint32_t boxes = tiles.tokens <= 4 ? 4 : 2;
-  const uint32_t stages = Parts(linear.stride, kStageInputs) * shape.rounds;
+  const uint32_t boxes = TokenBoxes(tiles.tokens);
+  const uint32_t stages = Parts(linear.stride, kWeightInputs) * shape.rounds;
   const uint32_t token_bytes = tiles.parts * tiles.tokens * 8 * kBoxRowBytes * boxes;
   const uint32_t of_tokens = (rows <= 32 ? 64 : 96) << 10;
-  shape.slots = SlotsFor(stages, shape.outputs() * kStageInputs, token_bytes, of_tokens);
+  const uint32_t token_stages = stages * (kWeightInputs / (boxes * kBoxColumns));
+  shape.slots =
+      SlotsFor(stages, shape.outputs() * kWeightInputs, token_stages, token_bytes, of_tokens);
   return shape;
 }
 
@@ -400,14 +410,14 @@ bool Launch(const DeviceLinear& linear, const Operand& x, const ProductOutputs& 
   using Work = Float8Tokens<kTokenTiles>;
   Float8Call call;
   call.out = out, call.shape = shape, call.ahead = ahead;
-  call.stages = Parts(linear.stride, kStageInputs);
+  call.stages = Parts(linear.stride, kWeightInputs);
   const uint32_t tokens = shape.parts * Work::kTokens;
   if (!DescribeWholeMatrix(linear.float8, linear.outputs, linear.stride / 2, shape.outputs(),
                            kCodeBoxes, call.weights) ||
       !DescribeMatrix(x.data, x.rows, x.columns, x.stride, tokens, call.tokens)) {
     return false;
   }
-  const uint32_t stage_bytes = shape.outputs() * kStageInputs;
+  const uint32_t stage_bytes = shape.outputs() * kWeightInputs;
   call.on_the_way = StagesOnTheWay(stage_bytes, shape.slots.weights);
   const auto kernel = Float8TokensKernel<kTokenTiles>;
   static const cudaError_t prepared =
@@ -421,9 +431,11 @@ bool Launch(const DeviceLinear& linear, const Operand& x, const ProductOutputs& 
   return true;
 }
 
-Float8Shape ShapeFor(const DeviceLinear& linear, uint32_t rows, const LaunchContext& context) {
+// Inputs of each output that the ring of a product of so many rows holds.
+uint32_t HeldByRing(const DeviceLinear& linear, uint32_t rows, const LaunchContext& context) {
   const auto processors = static_cast<uint32_t>(context.processors);
-  return ShapeFor(linear, rows, TilesFor(linear.outputs, rows, processors), processors);
+  const Float8Tiles tiles = TilesFor(linear.outputs, rows, processors);
+  return ShapeFor(linear, rows, tiles, processors).slots.weights * kWeightInputs;
 }
 
 }  // namespace
@@ -431,23 +443,23 @@ Float8Shape ShapeFor(const DeviceLinear& linear, uint32_t rows, const LaunchCont
 WeightsAhead AheadOfFloat8(const DeviceLinear& linear, const DeviceLinear& next, uint32_t rows,
                            const LaunchContext& context) {
   if (rows > kMostRows || next.float8 == nullptr) return {};
-  const uint32_t held = ShapeFor(linear, rows, context).slots.weights * kStageInputs;
-  if (held * 2 <= linear.stride) return {};  // memory is not idle meanwhile
-  return RestOfRows(next.float8, next.outputs, next.stride,
-                    ShapeFor(next, rows, context).slots.weights * kStageInputs);
+  // Else memory has enough to do meanwhile.
+  if (HeldByRing(linear, rows, context) * 2 <= linear.stride) return {};
+  return RestOfRows(next.float8, next.outputs, next.stride, HeldByRing(next, rows, context));
 }
 
 bool LaunchFloat8Tokens(const DeviceLinear& linear, const Operand& x, const ProductOutputs& out,
                         const WeightsAhead& ahead, const LaunchContext& context) {
   if (x.rows == 0 || x.rows > kMostRows || x.two_parts || linear.float8 == nullptr) return false;
   const auto processors = static_cast<uint32_t>(context.processors);
-  const uint32_t tiles = TilesFor(linear.outputs, x.rows, processors).tokens;
+  const Float8Tiles tiles = TilesFor(linear.outputs, x.rows, processors);
+  const Float8Shape shape = ShapeFor(linear, x.rows, tiles, processors);
   const auto launch = [&](auto function) {
-    return function(linear, x, out, ShapeFor(linear, x.rows, context), ahead, context);
+    return function(linear, x, out, shape, ahead, context);
   };
-  if (tiles == 1) return launch(Launch<1>);
-  if (tiles == 2) return launch(Launch<2>);
-  return launch(tiles == 4 ? Launch<4> : Launch<8>);
+  if (tiles.tokens == 1) return launch(Launch<1>);
+  if (tiles.tokens == 2) return launch(Launch<2>);
+  return launch(tiles.tokens == 4 ? Launch<4> : Launch<8>);
 }
 
 }  // namespace rivulet::cuda

@@ -309,7 +309,7 @@ HundredShape ShapeFor(const DeviceLinear& linear, uint32_t rows, uint32_t most_b
   const uint32_t weight_bytes = shape.tiles * 8 * kBoxRowBytes * boxes;
   // Of few tokens: where all weights fit, what is left lets blocks of the next product in earlier.
   const uint32_t of_tokens = (rows <= kMostFew ? 80 : shape.groups == 1 ? 128 : 96) << 10;
-  shape.slots = SlotsFor(stages, weight_bytes, token_bytes, of_tokens);
+  shape.slots = SlotsFor(stages, weight_bytes, stages, token_bytes, of_tokens);
   return shape;
 }
 

@@ -9,10 +9,10 @@
 // 2t + 1 of eight neighbours, of row g.
 //
 // With few rows neither instructions nor numbers are in a cache when a product ends. So weights of
-// the norm and the residual stream are read before the chains, and tens_of_tokens.cu and
-// hundred_tokens.cu rehearse what they do with outputs before their tokens are there
-// (rehearsal.cuh) and have warps that do nothing but compute factors, as has held_tokens.cu. In
-// few_tokens.cu the warps that multiply compute them while the tokens come.
+// the norm and the residual stream are read before the chains, and tens_of_tokens.cu,
+// hundred_tokens.cu and fp8_tokens.cu rehearse what they do with outputs before their tokens are
+// there (rehearsal.cuh) and have warps that do nothing but compute factors, as has held_tokens.cu.
+// In few_tokens.cu the warps that multiply compute them while the tokens come.
 #ifndef RIVULET_KERNELS_DEVICE_PRODUCT_OUTPUTS_CUH_
 #define RIVULET_KERNELS_DEVICE_PRODUCT_OUTPUTS_CUH_
 
@@ -279,7 +279,7 @@ __device__ inline void WriteOutputs(const ProductOutputs& out, const float* fact
 
 // --- launches ------------------------------------------------------------------------------------
 
-// Products with weights in bf16, and the first also in fp8. False: not of a shape for which the
+// Products with weights in bf16, or in fp8 where that is said. False: not of a shape for which the
 // kernel is faster, and nothing is launched. `ahead`: what to bring into L2 meanwhile. With a norm
 // `outputs` is as LateNorm::Serves says.
 //

@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The rings in shared memory through which products bring weights and tokens (held_tokens.cu,
-// tens_of_tokens.cu, hundred_tokens.cu). A slot has a stage: some boxes (tensor_copy.cuh) of the
-// same columns.
+// tens_of_tokens.cu, hundred_tokens.cu, fp8_tokens.cu). A slot has a stage: some boxes
+// (tensor_copy.cuh) of the same columns.
 #ifndef RIVULET_KERNELS_DEVICE_PRODUCT_RINGS_CUH_
 #define RIVULET_KERNELS_DEVICE_PRODUCT_RINGS_CUH_
 
@@ -40,10 +40,10 @@ struct RingSlots {
 };
 
 // Divides a processor's shared memory, of which the tokens' ring may have `of_tokens` bytes: slots
-// for stages of so many bytes, of which a block has `stages` in all rounds.
-inline RingSlots SlotsFor(uint32_t stages, uint32_t weight_bytes, uint32_t token_bytes,
-                          uint32_t of_tokens) {
-  const uint32_t tokens = std::min({kMostTokenSlots, of_tokens / token_bytes, stages});
+// for stages of so many bytes, of which a block has so many in all rounds.
+inline RingSlots SlotsFor(uint32_t stages, uint32_t weight_bytes, uint32_t token_stages,
+                          uint32_t token_bytes, uint32_t of_tokens) {
+  const uint32_t tokens = std::min({kMostTokenSlots, of_tokens / token_bytes, token_stages});
   const uint32_t rest = kRingRoom - tokens * token_bytes;
   return {std::min({kMostWeightSlots, rest / weight_bytes, stages}), tokens};
 }

@@ -360,7 +360,7 @@ TensShape ShapeFor(const DeviceLinear& linear, uint32_t rows, const TensTiles& t
   const uint32_t token_bytes = shape.parts * tiles.tokens * 16 * row_bytes;
   const uint32_t weight_bytes = shape.groups * tiles.outputs * 8 * row_bytes;
   const uint32_t of_tokens = (rows <= 32 ? 64 : 96) << 10;
-  shape.slots = SlotsFor(stages, weight_bytes, token_bytes, of_tokens);
+  shape.slots = SlotsFor(stages, weight_bytes, stages, token_bytes, of_tokens);
   return shape;
 }
 
