@@ -30,17 +30,15 @@ __device__ void StoreResult(const DeviceLinear& linear, FloatMatrix y, uint32_t 
 
 // A block of kTokenWarps · kOutputWarps warps, each with kTokenTiles times 16 tokens and
 // kOutputTiles times 8 outputs. Weights and tokens of a stage are in a ring of shared memory.
-template <int kTokenWarps, int kOutputWarps, int kTokenTiles, int kOutputTiles, int kStages>
 struct Tile {
+  static constexpr int kTokenWarps = 2, kOutputWarps = 2, kTokenTiles = 4, kOutputTiles = 4;
+  static constexpr int kRing = 4;
   static constexpr uint32_t kThreads = kTokenWarps * kOutputWarps * 32;
   static constexpr uint32_t kTokens = kTokenWarps * kTokenTiles * 16;
   static constexpr uint32_t kOutputs = kOutputWarps * kOutputTiles * 8;
   static constexpr uint32_t kWeightBytes = kOutputs * kStageInputs;
   static constexpr uint32_t kStageBytes = kWeightBytes + kTokens * kStageInputs * sizeof(bf16);
-  static constexpr size_t kShared = size_t{kStages} * kStageBytes;
-  static constexpr int kRing = kStages;
-  static constexpr int kOutputColumns = kOutputWarps;
-  static constexpr int kRowTiles = kTokenTiles, kColumnTiles = kOutputTiles;
+  static constexpr size_t kShared = size_t{kRing} * kStageBytes;
   static_assert(kOutputs * 8 % kThreads == 0 && kTokens * 16 % kThreads == 0, "whole copies");
 
   static __device__ void LoadWeights(const DeviceLinear& linear, uint32_t output, uint32_t k,
@@ -77,45 +75,41 @@ struct Tile {
   }
 };
 
-template <typename Shape>
-using TileSums = float[Shape::kRowTiles][Shape::kColumnTiles][4];
+using TileSums = float[Tile::kTokenTiles][Tile::kOutputTiles][4];
 
 // The lane, the block's first output and token, and the warp's first tile of outputs and row of
 // tokens in the block.
-template <typename Shape>
 struct TilePlace {
   const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  const uint32_t output = blockIdx.x * Shape::kOutputs, first = blockIdx.y * Shape::kTokens;
-  const uint32_t tile = threadIdx.x / 32 % Shape::kOutputColumns * Shape::kColumnTiles;
-  const uint32_t row = threadIdx.x / 32 / Shape::kOutputColumns * Shape::kRowTiles * 16;
+  const uint32_t output = blockIdx.x * Tile::kOutputs, first = blockIdx.y * Tile::kTokens;
+  const uint32_t tile = threadIdx.x / 32 % Tile::kOutputWarps * Tile::kOutputTiles;
+  const uint32_t row = threadIdx.x / 32 / Tile::kOutputWarps * Tile::kTokenTiles * 16;
 };
 
 // sum += the products of a k16 step of a stage.
-template <typename Shape>
-__device__ void AddStep(const uint8_t* stage, int step, const TilePlace<Shape>& at,
-                        const uint2 (&weights)[Shape::kColumnTiles], TileSums<Shape>& sum) {
+__device__ void AddStep(const uint8_t* stage, int step, const TilePlace& at,
+                        const uint2 (&weights)[Tile::kOutputTiles], TileSums& sum) {
 #pragma unroll
-  for (int m = 0; m < Shape::kRowTiles; ++m) {
-    const uint2 a = Shape::Numbers(stage, at.row + m * 16 + at.g, step);
-    const uint2 b = Shape::Numbers(stage, at.row + m * 16 + at.g + 8, step);
+  for (int m = 0; m < Tile::kTokenTiles; ++m) {
+    const uint2 a = Tile::Numbers(stage, at.row + m * 16 + at.g, step);
+    const uint2 b = Tile::Numbers(stage, at.row + m * 16 + at.g + 8, step);
 #pragma unroll
-    for (int n = 0; n < Shape::kColumnTiles; ++n) {
+    for (int n = 0; n < Tile::kOutputTiles; ++n) {
       MultiplyAdd(sum[m][n], {a.x, b.x, a.y, b.y}, weights[n].x, weights[n].y);
     }
   }
 }
 
-template <typename Shape>
 __device__ void StoreSums(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
-                          const TilePlace<Shape>& at, const TileSums<Shape>& sum) {
+                          const TilePlace& at, const TileSums& sum) {
 #pragma unroll
-  for (int n = 0; n < Shape::kColumnTiles; ++n) {
+  for (int n = 0; n < Tile::kOutputTiles; ++n) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const uint32_t column = at.output + (at.tile + n) * 8 + at.t * 2 + i % 2;
       if (column >= linear.outputs) continue;
 #pragma unroll
-      for (int m = 0; m < Shape::kRowTiles; ++m) {
+      for (int m = 0; m < Tile::kTokenTiles; ++m) {
         const uint32_t token = at.first + at.row + m * 16 + at.g + i / 2 * 8;
         if (token < x.rows) StoreResult(linear, y, token, column, sum[m][n][i]);
       }
@@ -123,60 +117,57 @@ __device__ void StoreSums(const DeviceLinear& linear, const Operand& x, FloatMat
   }
 }
 
-template <typename Shape>
-__global__ void __launch_bounds__(Shape::kThreads)
+__global__ void __launch_bounds__(Tile::kThreads)
     TileKernel(DeviceLinear linear, Operand x, FloatMatrix y) {
   extern __shared__ __align__(128) uint8_t tile_shared[];
-  constexpr int kRing = Shape::kRing;
-  const TilePlace<Shape> at;
+  constexpr int kRing = Tile::kRing;
+  const TilePlace at;
   const uint32_t stages = linear.stride / kStageInputs;
   AllowNextKernel();
   // Weights do not depend on the kernel before this one.
   for (uint32_t i = 0; i < kRing - 1 && i < stages; ++i) {
-    Shape::LoadWeights(linear, at.output, i * kStageInputs, tile_shared + i * Shape::kStageBytes);
+    Tile::LoadWeights(linear, at.output, i * kStageInputs, tile_shared + i * Tile::kStageBytes);
   }
   AwaitLastKernel();
   for (uint32_t i = 0; i < kRing - 1; ++i) {
     if (i < stages) {
-      Shape::LoadTokens(x, at.first, i * kStageInputs, tile_shared + i * Shape::kStageBytes);
+      Tile::LoadTokens(x, at.first, i * kStageInputs, tile_shared + i * Tile::kStageBytes);
     }
     CommitCopies();
   }
-  TileSums<Shape> sum = {};
+  TileSums sum = {};
   for (uint32_t i = 0; i < stages; ++i) {
     WaitForCopies<kRing - 2>();
     __syncthreads();  // the stage is here for all, and the one before it has been read by all
     const uint32_t ahead = i + kRing - 1;
     if (ahead < stages) {
-      uint8_t* to = tile_shared + ahead % kRing * Shape::kStageBytes;
-      Shape::LoadWeights(linear, at.output, ahead * kStageInputs, to);
-      Shape::LoadTokens(x, at.first, ahead * kStageInputs, to);
+      uint8_t* to = tile_shared + ahead % kRing * Tile::kStageBytes;
+      Tile::LoadWeights(linear, at.output, ahead * kStageInputs, to);
+      Tile::LoadTokens(x, at.first, ahead * kStageInputs, to);
     }
     CommitCopies();
-    const uint8_t* stage = tile_shared + i % kRing * Shape::kStageBytes;
+    const uint8_t* stage = tile_shared + i % kRing * Tile::kStageBytes;
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
-      uint2 weights[Shape::kColumnTiles];
+      uint2 weights[Tile::kOutputTiles];
 #pragma unroll
-      for (int n = 0; n < Shape::kColumnTiles; ++n) {
+      for (int n = 0; n < Tile::kOutputTiles; ++n) {
         weights[n] = StageWeights(stage, at.tile + n, step);
       }
-      AddStep<Shape>(stage, step, at, weights, sum);
+      AddStep(stage, step, at, weights, sum);
     }
   }
-  StoreSums<Shape>(linear, x, y, at, sum);
+  StoreSums(linear, x, y, at, sum);
 }
 
-template <typename Shape>
 void LaunchTile(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
                 const LaunchContext& context) {
-  static const cudaError_t prepared =
-      cudaFuncSetAttribute(TileKernel<Shape>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                           static_cast<int>(Shape::kShared));
+  static const cudaError_t prepared = cudaFuncSetAttribute(
+      TileKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(Tile::kShared));
   context.Check(prepared);
-  const dim3 grid((linear.outputs + Shape::kOutputs - 1) / Shape::kOutputs,
-                  (x.rows + Shape::kTokens - 1) / Shape::kTokens);
-  context.Run(TileKernel<Shape>, grid, Shape::kThreads, Shape::kShared, linear, x, y);
+  const dim3 grid((linear.outputs + Tile::kOutputs - 1) / Tile::kOutputs,
+                  (x.rows + Tile::kTokens - 1) / Tile::kTokens);
+  context.Run(TileKernel, grid, Tile::kThreads, Tile::kShared, linear, x, y);
 }
 
 // --- before and after a product of widened weights -----------------------------------------------
@@ -220,7 +211,7 @@ void LaunchScale(const DeviceLinear& linear, uint32_t rows, FloatMatrix y,
 
 void LaunchFloat8Product(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
                          const LaunchContext& context) {
-  if (x.rows != 0) LaunchTile<Tile<2, 2, 4, 4, 4>>(linear, x, y, context);
+  if (x.rows != 0) LaunchTile(linear, x, y, context);
 }
 
 }  // namespace rivulet::cuda
