@@ -39,7 +39,8 @@ namespace {
 class NoMemoryTest : public testing::Test {
  protected:
   void SetUp() override {
-    auto made = EngineOn(LateFakeDevice(), "tests/parity/fixtures/mamba2_hf", {.depth = 2});
+    auto made =
+        EngineOn(std::make_unique<FakeDevice>(), "tests/parity/fixtures/mamba2_hf", {.depth = 2});
     ASSERT_TRUE(made.ok()) << made.status();
     made_ = *std::move(made);
     for (uint32_t& slot : bases_) slot = *engine().states().bases().Acquire();
@@ -104,7 +105,7 @@ TEST_F(NoMemoryTest, FailsTheStepAndThoseThatFollow) {
       EXPECT_EQ(results[step].rows[0].samples[0].token, wanted[step].rows[0].samples[0].token);
     }
   }
-  EXPECT_GT(failing, 5);
+  EXPECT_GT(failing, 10);
 }
 
 }  // namespace
