@@ -512,6 +512,7 @@ bool CudaDevice::FinishedProduct(const DeviceLinear& linear, const Operand& x,
 
 // By the others.
 void CudaDevice::PlainProduct(const DeviceLinear& linear, const Operand& x, FloatMatrix y) {
+  if (x.rows == 0) return;
   if (linear.float8 != nullptr) return ProductFloat8(linear, x, y);
   if (large_products_ != nullptr && large_products_->Run(linear, x, y, recording_, context_)) {
     return;
@@ -569,7 +570,6 @@ bool CudaDevice::AddProduct(const AddProductCall& call) {
 // way; the bits are the same.
 void CudaDevice::ProductFloat8(const DeviceLinear& linear, const Operand& x, FloatMatrix y) {
   const size_t wide_bytes = size_t{linear.outputs} * linear.stride * sizeof(uint16_t);
-  if (x.rows == 0) return;
   if (large_products_ == nullptr || !KeepWideMemory(wide_bytes)) {
     return cuda::LaunchFloat8Product(linear, x, y, context_);
   }

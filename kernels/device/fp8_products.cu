@@ -160,16 +160,6 @@ __global__ void __launch_bounds__(Tile::kThreads)
   StoreSums(linear, x, y, at, sum);
 }
 
-void LaunchTile(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
-                const LaunchContext& context) {
-  static const cudaError_t prepared = cudaFuncSetAttribute(
-      TileKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(Tile::kShared));
-  context.Check(prepared);
-  const dim3 grid((linear.outputs + Tile::kOutputs - 1) / Tile::kOutputs,
-                  (x.rows + Tile::kTokens - 1) / Tile::kTokens);
-  context.Run(TileKernel, grid, Tile::kThreads, Tile::kShared, linear, x, y);
-}
-
 // --- before and after a product of widened weights -----------------------------------------------
 
 __global__ void WidenKernel(const uint8_t* codes, uint16_t* wide, size_t chunks) {
@@ -211,7 +201,12 @@ void LaunchScale(const DeviceLinear& linear, uint32_t rows, FloatMatrix y,
 
 void LaunchFloat8Product(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
                          const LaunchContext& context) {
-  if (x.rows != 0) LaunchTile(linear, x, y, context);
+  static const cudaError_t prepared = cudaFuncSetAttribute(
+      TileKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(Tile::kShared));
+  context.Check(prepared);
+  const dim3 grid((linear.outputs + Tile::kOutputs - 1) / Tile::kOutputs,
+                  (x.rows + Tile::kTokens - 1) / Tile::kTokens);
+  context.Run(TileKernel, grid, Tile::kThreads, Tile::kShared, linear, x, y);
 }
 
 }  // namespace rivulet::cuda

@@ -19,7 +19,7 @@ struct LaunchContext;
 // Rows of weights have a multiple of this many numbers.
 constexpr uint32_t kFloat8Alignment = 128;
 
-// Any number of rows, where neither LaunchFloat8Tokens nor the library takes the product.
+// Any number of rows from 1 on, where neither LaunchFloat8Tokens nor the library takes the product.
 void LaunchFloat8Product(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
                          const LaunchContext& context);
 
