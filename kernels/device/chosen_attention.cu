@@ -12,7 +12,7 @@ template <typename Kv, int kParts, int kPairs, bool kShared>
 void LaunchOfWidth(const AttendCall& call, SegmentRange range, bool walked,
                    const LaunchContext& context) {
   if (walked) return LaunchWalked<Kv, kParts, kPairs, kShared, true>(call, range, context);
-  LaunchKernel<Kv, kParts, 1, kPairs, RowKind::kFewDecoded, kShared, true>(call, range, context);
+  LaunchKernel<Kv, kParts, 1, kPairs, RowKind::kDecoded, kShared, true>(call, range, context);
 }
 
 }  // namespace

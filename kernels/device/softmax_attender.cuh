@@ -8,74 +8,46 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/device/bulk_copy.cuh"
 #include "kernels/device/softmax_attention.cuh"
 
 namespace rivulet::cuda::softmax {
 
 // Which query rows a kernel is for.
 enum class RowKind : uint8_t {
-  kFewDecoded,  // segments of one token, whose spans leave processors without work
-  kManyDecoded,
-  kWalked,  // of longer segments
+  kDecoded,   // segments of one token
+  kStreamed,  // the same, with keys and values copied by a warp of their own (softmax_stream.cuh)
+  kWalked,    // of longer segments
 };
 
 constexpr uint32_t kBlock = 64;  // tokens; a warp scores 16 of them, and has some value columns
-constexpr uint32_t kPad = 8;     // bf16 numbers: rows then lie in different banks
+constexpr uint32_t kBlockPages = kBlock / kChunk;
+static_assert(kBlockPages == kWarps, "a warp copies a page");
+constexpr uint32_t kPad = 8;           // bf16 numbers: rows then lie in different banks
 constexpr uint32_t kScoreStride = 68;  // floats
-
-// Four 8 x 8 matrices as they lie; lane l gives the address of row l % 8 of matrix l / 8.
-__device__ inline void LoadMatrices(uint32_t (&r)[4], const bf16* row) {
-  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(address));
-}
-
-// Eight neighbours to shared memory: in the background, with a policy of L2 or without one,
-// or as two parts.
-template <bool kHasPolicy>
-__device__ inline void CopyEight(bf16* to, size_t /*plane*/, const bf16* from, uint64_t policy) {
-  kHasPolicy ? CopyAsync(SharedAddress(to), from, policy) : CopyAsync(to, from);
-}
-template <bool kHasPolicy>
-__device__ inline void CopyEight(bf16* to, size_t plane, const float* from, uint64_t /*policy*/) {
-  const float4 a = *reinterpret_cast<const float4*>(from);
-  const float4 b = *reinterpret_cast<const float4*>(from + 4);
-  uint4 high, low;
-  Split(a.x, a.y, high.x, low.x);
-  Split(a.z, a.w, high.y, low.y);
-  Split(b.x, b.y, high.z, low.z);
-  Split(b.z, b.w, high.w, low.w);
-  *reinterpret_cast<uint4*>(to) = high;
-  *reinterpret_cast<uint4*>(to + plane) = low;
-}
 
 // kChosen: rows see chosen pools (AttendCall::chosen).
 // kParts: of queries and weights. Pages of fp32 are read as two parts, which takes two there too.
-// kPairs: 16 value columns each that a warp has. kShared: values are
-// the keys (AttendCall::values_are_keys), so a block's rows are copied once.
+// kPairs: 16 value columns each that a warp has. kShared: values are the keys
+// (AttendCall::values_are_keys), so a block's rows are copied once. kExact: heads are as wide as
+// kPairs allows, so that loops over their columns have no conditions.
 template <typename Kv, int kParts, int kTiles, int kPairs, RowKind kKind, bool kShared,
-          bool kChosen = false>
+          bool kChosen = false, bool kExact = false>
 class Attender {
  public:
+  static constexpr uint32_t kWidest = kPairs * kWarps * 16;
   static constexpr int kPlanes = sizeof(Kv) == 4 ? 2 : 1;
   static constexpr bool kWalk = kKind == RowKind::kWalked;
-  // Many decode rows keep fewer stages, so that more blocks share a processor: each waits for its
-  // own results most of the time. Of heads of 128 five do with one stage, of heads of 256 two with
-  // two of keys and one of values.
-  static constexpr bool kMany = kKind == RowKind::kManyDecoded;
-  static constexpr bool kOneStage = sizeof(Kv) == 4 || (kMany && !kShared && kPairs <= 2);
-  static constexpr uint32_t kStages = kOneStage ? 1 : 2;
-  static constexpr uint32_t kValueStages = kMany ? 1 : kStages;
-  static constexpr uint32_t kValuesAhead = kValueStages - 1;
+  static constexpr bool kStream = kKind == RowKind::kStreamed;
+  static constexpr uint32_t kFetcher = kStream ? kThreads : 0;  // the thread that fetches items
+  static constexpr uint32_t kStages = sizeof(Kv) == 4 ? 1 : 2;
+  static constexpr uint32_t kValuesAhead = kStages - 1;
   static constexpr uint32_t kRows = 16 * kTiles;
   static_assert(kPlanes <= kParts);
 
-  __host__ __device__ static constexpr size_t SharedBytes(uint32_t padded) {
+  // `slots`: of streamed rows, blocks of keys or values that are kept.
+  __host__ __device__ static constexpr size_t SharedBytes(uint32_t padded, uint32_t slots) {
     const size_t row = (padded + kPad) * sizeof(bf16);
-    constexpr size_t kStored = kStages + (kShared ? 0 : kValueStages);
-    return row * (kRows * kParts + kStored * kPlanes * kBlock) +
+    return row * (kRows * kParts + StoredBlocks(slots) * kPlanes * kBlock) +
            kRows * (kScoreStride + 3) * sizeof(float) + (kSpanSegments + 4) * sizeof(uint32_t);
   }
 
@@ -85,14 +57,11 @@ class Attender {
         tiling_(Tiling::Of(call.heads / call.kv_heads, kRows, !kWalk)),
         policy_(KeysAreReadOnce() ? ReadOnce() : ReadAgain()),
         warp_(threadIdx.x / 32),
-        lane_(threadIdx.x % 32),
-        stride_(call.padded + kPad),
-        steps_(call.padded / 8),
-        plane_(kBlock * stride_) {
+        lane_(threadIdx.x % 32) {
     q_ = reinterpret_cast<bf16*>(memory);
-    k_ = q_ + kParts * kRows * stride_;
-    v_ = kShared ? k_ : k_ + kStages * kPlanes * plane_;
-    s_ = reinterpret_cast<float*>(v_ + (kShared ? kStages : kValueStages) * kPlanes * plane_);
+    k_ = q_ + kParts * kRows * Stride();
+    v_ = kShared ? k_ : k_ + kStages * kPlanes * Plane();
+    s_ = reinterpret_cast<float*>(k_ + StoredBlocks(range.slots) * kPlanes * Plane());
     scale_ = s_ + kRows * kScoreStride;
     join_ = reinterpret_cast<float2*>(scale_ + kRows);
     units_ = reinterpret_cast<uint32_t*>(join_ + kRows);
@@ -120,35 +89,48 @@ class Attender {
     if (!kWalk) LeaveItems(items);
   }
 
- private:
+ protected:
+  __device__ uint32_t Padded() const { return kExact ? kWidest : c_.padded; }
+  __device__ uint32_t Stride() const { return Padded() + kPad; }  // of a row in shared memory
+  __device__ uint32_t Eights() const { return Padded() / 8; }
+  // From the first parts of a block to the second ones.
+  __device__ uint32_t Plane() const { return kBlock * Stride(); }
+
+  __host__ __device__ static constexpr uint32_t StoredBlocks(uint32_t slots) {
+    return kStream ? slots : kStages * (kShared ? 1 : 2);
+  }
+
   // Whether one block reads a session's keys and values. Then they leave L2 before partials and the
   // slots of pages do, which are needed again. Sessions that share pages still read them again,
   // from memory if need be.
   __device__ bool KeysAreReadOnce() const { return tiling_.head_tiles == 1; }
 
-  // Whether StartCopies reads only pages that earlier steps wrote. No kernel of this step writes
-  // those, so they may be copied while the kernels before this one run. AppendKernel writes the
-  // chunk of `first_`, later ones and the tail. Which pools a row chose is found in the step
-  // itself.
+  // Whether earlier steps wrote all pages of the blocks before this one. No kernel of this step
+  // writes those, so they may be copied while the kernels before this one run. AppendKernel writes
+  // the chunk of `first_`, later ones and the tail.
+  __device__ bool IsOld(uint32_t end_block) const {
+    return end_block * kBlock <= first_ / kChunk * kChunk;
+  }
+  // Whether StartCopies reads nothing else. Which pools a row chose is found in the step itself.
   __device__ bool BeginsWithOldPages() const {
-    return !kWalk && !kChosen && (block_ + kStages) * kBlock <= first_ / kChunk * kChunk;
+    return !kWalk && !kChosen && IsOld(block_ + kStages);
   }
 
   // --- items -------------------------------------------------------------------------------------
 
   // Decode rows have contexts of any length, so a block takes the next item that is left.
   __device__ void FetchNextItem() {
-    if (!kWalk && threadIdx.x == 0) next_ = atomicAdd(range_.counter, 1);
+    if (!kWalk && threadIdx.x == kFetcher) next_ = atomicAdd(range_.counter, 1);
   }
   __device__ uint32_t NextItem(uint32_t item) {
     if (kWalk) return item + gridDim.x;
-    if (threadIdx.x == 0) units_[kSpanSegments + 1] = next_;
+    if (threadIdx.x == kFetcher) units_[kSpanSegments + 1] = next_;
     __syncthreads();
     return gridDim.x + units_[kSpanSegments + 1];
   }
   // Each item is followed by a fetch. The one that comes last leaves zero.
   __device__ void LeaveItems(uint32_t items) const {
-    if (threadIdx.x == 0 && next_ + 1 == items) *range_.counter = 0;
+    if (threadIdx.x == kFetcher && next_ + 1 == items) *range_.counter = 0;
   }
 
   // --- an item -----------------------------------------------------------------------------------
@@ -184,12 +166,13 @@ class Attender {
       first_ = last_ = position;
     }
     token_ = segment.first_token + (first_ - position);
-    span_ = static_cast<uint32_t>(SpanLength(first_, c_.window));
+    const uint32_t bits = SpanBits(first_, c_.window);
+    span_ = 1u << bits;
     const auto seen = static_cast<uint32_t>(FirstSeen(first_, c_.window, c_.unseen));
     uint32_t begin = seen, end = last_;
     if (!kWalk) {
       span_index_ = unit * range_.spans;
-      const uint32_t border = (seen / span_ + span_index_) * span_;
+      const uint32_t border = ((seen >> bits) + span_index_) << bits;
       begin = max(border, seen);
       end = min(border + range_.spans * span_ - 1, last_);
     }
@@ -197,10 +180,9 @@ class Attender {
     last_block_ = end / kBlock;
 #pragma unroll
     for (int pass = 0; pass < kTiles; ++pass) {
-      const uint32_t row = SoftmaxRow(pass), at = first_ + row / tiling_.heads;
-      const bool present = at <= last_ && row % tiling_.heads < heads_;
+      const uint32_t row = SoftmaxRow(pass), at = first_ + TokenIn(row);
       seen_from_[pass] =
-          present ? static_cast<uint32_t>(FirstSeen(at, c_.window, c_.unseen)) : UINT32_MAX;
+          Present(row) ? static_cast<uint32_t>(FirstSeen(at, c_.window, c_.unseen)) : UINT32_MAX;
       seen_to_[pass] = at;
       m_[pass] = joined_m_[pass] = kNothing;
       l_[pass] = joined_l_[pass] = 0.0f;
@@ -214,12 +196,15 @@ class Attender {
     for (uint32_t stage = 0; block_ <= last_block_; ++block_) {
       kShared ? AddSharedBlock(stage) : AddBlock(stage);
       stage = stage + 1 == kStages ? 0 : stage + 1;
-      if ((block_ + 1) * kBlock % span_ == 0 || block_ == last_block_) EndSpan();
+      if (EndsSpan()) EndSpan();
     }
     WaitForCopies<0>();
     if (kWalk) WriteOutput();
   }
 
+  __device__ bool EndsSpan() const {
+    return ((block_ + 1) * kBlock & (span_ - 1)) == 0 || block_ == last_block_;
+  }
   __device__ void EndSpan() {
     if (kWalk) return Join();
     WritePartial();
@@ -231,28 +216,27 @@ class Attender {
 
   // A block of tokens into the outputs.
   __device__ void AddBlock(uint32_t stage) {
-    const uint32_t values = kValueStages == 1 ? 0 : stage;
     WaitForCopies<kStages - 1 + kValuesAhead>();
     __syncthreads();
-    CopyValues(values == 0 ? kValueStages - 1 : values - 1);
-    Score(k_ + stage * kPlanes * plane_);
+    CopyValues(stage == 0 ? kStages - 1 : stage - 1);
+    Score(k_ + stage * kPlanes * Plane());
     __syncthreads();
     CopyKeys(stage);
     Weigh();
     WaitForCopies<2 * kValuesAhead + 1>();
     __syncthreads();
-    AddValues(v_ + values * kPlanes * plane_);
+    AddValues(v_ + stage * kPlanes * Plane());
   }
 
   // The same where the keys must stay until their values have been added.
   __device__ void AddSharedBlock(uint32_t stage) {
     WaitForCopies<kStages - 1>();
     __syncthreads();
-    Score(k_ + stage * kPlanes * plane_);
+    Score(k_ + stage * kPlanes * Plane());
     __syncthreads();
     Weigh();
     __syncthreads();
-    AddValues(k_ + stage * kPlanes * plane_);
+    AddValues(k_ + stage * kPlanes * Plane());
     __syncthreads();
     CopyKeys(stage);
   }
@@ -267,46 +251,56 @@ class Attender {
     bool tail = false;
   };
 
-  // What this warp copies of a block.
-  __device__ Rows RowsOf(uint32_t block) const {
-    const uint32_t page = block * (kBlock / kChunk) + warp_, open = end_ / kChunk;
+  // Of a block's pages the one with this number.
+  __device__ Rows RowsOf(uint32_t block, uint32_t part) const {
+    const uint32_t page = block * kBlockPages + part, open = end_ / kChunk;
     if (block > last_block_ || page > open || page < pages_.first_page) return {};
     if (page == open) return {tail_, end_ % kChunk, true};
     if (kChosen && !kWalk && !SeesPage(page)) return {};
     return {SlotOf(c_, pages_, page), kChunk, false};
   }
 
-  __device__ const Kv* Plane(const Rows& rows, size_t tail_offset, size_t page_offset) const {
+  __device__ const Kv* PageOf(const Rows& rows, size_t tail_offset, size_t page_offset) const {
     const std::byte* plane = rows.tail
                                  ? c_.slots.tails + rows.slot * c_.slots.tail_stride + tail_offset
                                  : c_.slots.pages + rows.slot * c_.slots.page_stride + page_offset;
-    return reinterpret_cast<const Kv*>(plane) + size_t{kv_head_} * kChunk * c_.padded;
+    return reinterpret_cast<const Kv*>(plane) + size_t{kv_head_} * kChunk * Padded();
   }
 
   // Zeros where there is no row: weights there are zero, but zero times anything is not.
   __device__ void CopyRows(bf16* to, const Kv* from, uint32_t count) const {
-    to += warp_ * kChunk * stride_;
-    uint32_t row = lane_ / steps_, column = lane_ % steps_;
-    const uint32_t rows_a_step = 32 / steps_, columns_a_step = 32 % steps_;
-    for (uint32_t i = lane_; i < kChunk * steps_; i += 32) {
-      bf16* at = to + row * stride_ + column * 8;
+    uint32_t row = lane_ / Eights(), column = lane_ % Eights();
+    const uint32_t rows_a_step = 32 / Eights(), columns_a_step = 32 % Eights();
+    for (uint32_t i = lane_; i < kChunk * Eights(); i += 32) {
+      bf16* at = to + row * Stride() + column * 8;
       if (row < count) {
-        CopyEight<!kWalk>(at, plane_, from + i * 8, policy_);
+        CopyEight<!kWalk>(at, Plane(), from + i * 8, policy_);
       } else {
 #pragma unroll
-        for (int p = 0; p < kPlanes; ++p) *reinterpret_cast<uint4*>(at + p * plane_) = {0, 0, 0, 0};
+        for (int p = 0; p < kPlanes; ++p)
+          *reinterpret_cast<uint4*>(at + p * Plane()) = {0, 0, 0, 0};
       }
       row += rows_a_step;
       column += columns_a_step;
-      if (column >= steps_) column -= steps_, ++row;
+      if (column >= Eights()) column -= Eights(), ++row;
     }
   }
 
+  // A page's place in a stage.
+  __device__ bf16* Place(bf16* stage, uint32_t part) const {
+    return stage + part * kChunk * Stride();
+  }
+  __device__ const Kv* Keys(const Rows& rows) const {
+    return PageOf(rows, c_.tail_key_offset, c_.page_key_offset);
+  }
+  __device__ const Kv* Values(const Rows& rows) const {
+    return PageOf(rows, c_.tail_value_offset, c_.page_value_offset);
+  }
   __device__ void CopyKeys(bf16* to, const Rows& rows) const {
-    CopyRows(to, Plane(rows, c_.tail_key_offset, c_.page_key_offset), rows.count);
+    CopyRows(to, Keys(rows), rows.count);
   }
   __device__ void CopyValues(bf16* to, const Rows& rows) const {
-    CopyRows(to, Plane(rows, c_.tail_value_offset, c_.page_value_offset), rows.count);
+    CopyRows(to, Values(rows), rows.count);
   }
 
   // The item's first copies. Copies run kStages blocks ahead for keys, kValuesAhead for values; the
@@ -316,47 +310,50 @@ class Attender {
 #pragma unroll
     for (uint32_t stage = 0; stage < kStages; ++stage) {
       const uint32_t block = block_ + stage;
-      const Rows rows = RowsOf(block);
+      const Rows rows = RowsOf(block, warp_);
       const int ahead = static_cast<int>(stage) - static_cast<int>(kValuesAhead);
       if (ahead >= 0) rows_[ahead] = rows;
-      if (block <= last_block_) CopyKeys(k_ + stage * kPlanes * plane_, rows);
+      if (block <= last_block_) CopyKeys(Place(k_ + stage * kPlanes * Plane(), warp_), rows);
       CommitCopies();
       if (kShared || ahead >= 0) continue;
-      if (block <= last_block_) CopyValues(v_ + stage * kPlanes * plane_, rows);
+      if (block <= last_block_) CopyValues(Place(v_ + stage * kPlanes * Plane(), warp_), rows);
       CommitCopies();
     }
-    rows_[kStages - kValuesAhead] = RowsOf(block_ + kStages);
+    rows_[kStages - kValuesAhead] = RowsOf(block_ + kStages, warp_);
   }
   __device__ void CopyValues(uint32_t stage) {
     const bool present = block_ + kValuesAhead <= last_block_;
-    if (present) CopyValues(v_ + stage * kPlanes * plane_, rows_[0]);
+    if (present) CopyValues(Place(v_ + stage * kPlanes * Plane(), warp_), rows_[0]);
     CommitCopies();
   }
   __device__ void CopyKeys(uint32_t stage) {
     constexpr uint32_t kNext = kStages - kValuesAhead;
-    if (block_ + kStages <= last_block_) CopyKeys(k_ + stage * kPlanes * plane_, rows_[kNext]);
+    bf16* const to = Place(k_ + stage * kPlanes * Plane(), warp_);
+    if (block_ + kStages <= last_block_) CopyKeys(to, rows_[kNext]);
     CommitCopies();
 #pragma unroll
     for (uint32_t i = 0; i < kNext; ++i) rows_[i] = rows_[i + 1];
-    rows_[kNext] = RowsOf(block_ + kStages + 1);
+    rows_[kNext] = RowsOf(block_ + kStages + 1, warp_);
   }
 
   // --- queries -----------------------------------------------------------------------------------
 
+  // A decode row's token has one tile of heads.
+  __device__ uint32_t TokenIn(uint32_t row) const { return kWalk ? row / tiling_.heads : 0; }
+  __device__ uint32_t HeadIn(uint32_t row) const { return kWalk ? row % tiling_.heads : row; }
   // Of the row's token, counted in the step.
-  __device__ uint32_t TokenOf(uint32_t row) const { return token_ + row / tiling_.heads; }
-  __device__ uint32_t HeadOf(uint32_t row) const { return first_head_ + row % tiling_.heads; }
+  __device__ uint32_t TokenOf(uint32_t row) const { return token_ + TokenIn(row); }
+  __device__ uint32_t HeadOf(uint32_t row) const { return first_head_ + HeadIn(row); }
   __device__ bool Present(uint32_t row) const {
-    return first_ + row / tiling_.heads <= last_ && row % tiling_.heads < heads_;
+    return first_ + TokenIn(row) <= last_ && HeadIn(row) < heads_;
   }
 
   __device__ void TakeQueries() {
-    for (uint32_t i = threadIdx.x; i < kRows * steps_; i += kThreads) {
-      const uint32_t row = i / steps_, column = i % steps_ * 8;
+    for (uint32_t i = threadIdx.x; i < kRows * Eights(); i += kThreads) {
+      const uint32_t row = i / Eights(), column = i % Eights() * 8;
       float4 a = {0, 0, 0, 0}, b = a;
       if (Present(row)) {
-        const float* q =
-            c_.q + size_t{TokenOf(row)} * c_.q_stride + size_t{HeadOf(row)} * c_.padded;
+        const float* q = c_.q + size_t{TokenOf(row)} * c_.q_stride + size_t{HeadOf(row)} * Padded();
         a = *reinterpret_cast<const float4*>(q + column);
         b = *reinterpret_cast<const float4*>(q + column + 4);
       }
@@ -365,9 +362,9 @@ class Attender {
       Split(a.z, a.w, high.y, low.y);
       Split(b.x, b.y, high.z, low.z);
       Split(b.z, b.w, high.w, low.w);
-      bf16* to = q_ + row * stride_ + column;
+      bf16* to = q_ + row * Stride() + column;
       *reinterpret_cast<uint4*>(to) = high;
-      if (kParts == 2) *reinterpret_cast<uint4*>(to + kRows * stride_) = low;
+      if (kParts == 2) *reinterpret_cast<uint4*>(to + kRows * Stride()) = low;
     }
   }
 
@@ -377,19 +374,19 @@ class Attender {
   __device__ void Score(const bf16* keys) {
     float score[kTiles][2][4] = {};
     const bf16* key =
-        keys + (warp_ * 16 + lane_ / 16 * 8 + lane_ % 8) * stride_ + lane_ / 8 % 2 * 8;
-    const bf16* query = q_ + lane_ % 16 * stride_ + lane_ / 16 * 8;
-#pragma unroll 4
-    for (uint32_t d = 0; d < c_.padded; d += 16) {
+        keys + (warp_ * 16 + lane_ / 16 * 8 + lane_ % 8) * Stride() + lane_ / 8 % 2 * 8;
+    const bf16* query = q_ + lane_ % 16 * Stride() + lane_ / 16 * 8;
+#pragma unroll(kExact ? kWidest / 16 : 4)
+    for (uint32_t d = 0; d < Padded(); d += 16) {
       uint32_t b[kPlanes][4];
 #pragma unroll
-      for (int j = 0; j < kPlanes; ++j) LoadMatrices(b[j], key + j * plane_ + d);
+      for (int j = 0; j < kPlanes; ++j) LoadMatrices(b[j], key + j * Plane() + d);
 #pragma unroll
       for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
         for (int i = 0; i < kParts; ++i) {
           uint32_t a[4];
-          LoadMatrices(a, query + (i * kRows + tile * 16) * stride_ + d);
+          LoadMatrices(a, query + (i * kRows + tile * 16) * Stride() + d);
 #pragma unroll
           for (int j = 0; j < kPlanes && i + j < 2; ++j) {
             MultiplyAdd(score[tile][0], a, b[j][0], b[j][1]);
@@ -416,11 +413,13 @@ class Attender {
   // Eight lanes have a row, each eight of its tokens.
   __device__ uint32_t SoftmaxRow(int pass) const { return pass * 16 + threadIdx.x / 8; }
 
-  // Scores to weights, in place: bf16 in the first half of a row, the second parts behind them.
+  // Scores to weights, in place: bf16 in the first half of a row, the second parts behind them. All
+  // threads of a row take part; a warp without rows has nothing to do, since nothing reads them.
   __device__ void Weigh() {
     const uint32_t eight = threadIdx.x % 8, token = block_ * kBlock + eight * 8;
 #pragma unroll
     for (int pass = 0; pass < kTiles; ++pass) {
+      if (!kWalk && warp_ * 4 >= heads_) continue;
       float* row = s_ + SoftmaxRow(pass) * kScoreStride;
       float x[8];
       *reinterpret_cast<float4*>(x) = *reinterpret_cast<const float4*>(row + eight * 8);
@@ -429,19 +428,22 @@ class Attender {
       float top = kNothing;
 #pragma unroll
       for (uint32_t i = 0; i < 8; ++i) {
-        if (Sees(pass, token + i, seen >> i)) top = fmaxf(top, x[i]);
+        x[i] = Sees(pass, token + i, seen >> i) ? x[i] : kNothing;
+        top = fmaxf(top, x[i]);
       }
 #pragma unroll
       for (int step = 4; step > 0; step /= 2) {
         top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, step));
       }
-      const float old = m_[pass], largest = fmaxf(old, top);
-      const float scale = old == kNothing ? 0.0f : expf(old - largest);
+      const float largest = fmaxf(m_[pass], top);
+      // e^{kNothing - x} is zero for every number x, so no weight needs a branch.
+      const float subtracted = largest == kNothing ? 0.0f : largest;
+      const float scale = expf(m_[pass] - subtracted);
       float sum = 0.0f;
       uint4 high, low;
 #pragma unroll
       for (uint32_t i = 0; i < 8; ++i) {
-        x[i] = Sees(pass, token + i, seen >> i) ? expf(x[i] - largest) : 0.0f;
+        x[i] = expf(x[i] - subtracted);
         if (kParts == 1) x[i] = AsStored(static_cast<const bf16*>(nullptr), x[i]);
         sum += x[i];
       }
@@ -518,6 +520,7 @@ class Attender {
     }
   }
 
+  __device__ bool IsThere(uint32_t column) const { return kExact || column < Padded(); }
   // The first value column of one of this warp's pairs of tiles of eight.
   __device__ uint32_t Column(int pair) const { return (warp_ * kPairs + pair) * 16; }
 
@@ -535,7 +538,7 @@ class Attender {
     }
     const bf16* weights =
         reinterpret_cast<const bf16*>(s_ + lane_ % 16 * kScoreStride) + lane_ / 16 * 8;
-    const bf16* value = values + (lane_ / 8 % 2 * 8 + lane_ % 8) * stride_ + lane_ / 16 * 8;
+    const bf16* value = values + (lane_ / 8 % 2 * 8 + lane_ % 8) * Stride() + lane_ / 16 * 8;
 #pragma unroll
     for (int step = 0; step < static_cast<int>(kBlock / 16); ++step) {
       uint32_t a[kTiles][kParts][4];
@@ -549,11 +552,11 @@ class Attender {
       }
 #pragma unroll
       for (int pair = 0; pair < kPairs; ++pair) {
-        if (Column(pair) >= c_.padded) continue;
+        if (!IsThere(Column(pair))) continue;
         uint32_t b[kPlanes][4];
 #pragma unroll
         for (int j = 0; j < kPlanes; ++j) {
-          LoadTransposed(b[j], value + j * plane_ + step * 16 * stride_ + Column(pair));
+          LoadTransposed(b[j], value + j * Plane() + step * 16 * Stride() + Column(pair));
         }
 #pragma unroll
         for (int tile = 0; tile < kTiles; ++tile) {
@@ -626,8 +629,8 @@ class Attender {
     }
     __syncthreads();
     ForEachTwo(joined_, [&](uint32_t row, uint32_t column, float first, float second) {
-      if (column >= c_.padded || !Present(row)) return;
-      float* out = c_.out.data + TokenOf(row) * c_.out.stride + size_t{HeadOf(row)} * c_.padded;
+      if (!IsThere(column) || !Present(row)) return;
+      float* out = c_.out.data + TokenOf(row) * c_.out.stride + size_t{HeadOf(row)} * Padded();
       const float inverse = scale_[row];
       *reinterpret_cast<float2*>(out + column) = {first * inverse, second * inverse};
     });
@@ -642,7 +645,7 @@ class Attender {
       *PartialLength(c_, range_.count, index) = {m_[pass], l_[pass]};
     }
     ForEachTwo(o_, [&](uint32_t row, uint32_t column, float first, float second) {
-      if (column >= c_.padded || !Present(row)) return;
+      if (!IsThere(column) || !Present(row)) return;
       float* to = PartialOutput(c_, PartialIndex(c_, place_, HeadOf(row), span_index_));
       *reinterpret_cast<float2*>(to + column) = {first, second};
     });
@@ -653,16 +656,14 @@ class Attender {
   const Tiling tiling_;
   const uint64_t policy_;  // in L2, of decode rows' keys and values in bf16
   const uint32_t warp_, lane_;
-  const uint32_t stride_, steps_;  // of a row in shared memory; eights of a row
-  const uint32_t plane_;           // from the first parts of a block to the second ones
-  bf16* q_;                        // [kParts, kRows, stride]
-  bf16 *k_, *v_;                   // [kStages, kPlanes, kBlock, stride]
-  float* s_;                       // [kRows, kScoreStride]: scores, then weights
-  float* scale_;                   // [kRows]: of what is before the block; at the end 1 / l
-  float2* join_;                   // [kRows]
-  uint32_t* units_;                // [kSpanSegments + 1], and the next item
+  bf16* q_;          // [kParts, kRows, stride]
+  bf16 *k_, *v_;     // [kStages, kPlanes, kBlock, stride]
+  float* s_;         // [kRows, kScoreStride]: scores, then weights
+  float* scale_;     // [kRows]: of what is before the block; at the end 1 / l
+  float2* join_;     // [kRows]
+  uint32_t* units_;  // [kSpanSegments + 1], and the next item
 
-  uint32_t next_ = UINT32_MAX;  // of thread 0: what FetchNextItem found
+  uint32_t next_ = UINT32_MAX;  // of the fetcher: what FetchNextItem found
 
   // The item.
   uint32_t place_ = 0;  // the segment, in the range

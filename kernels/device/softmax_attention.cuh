@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What the kernels of softmax attention share: the partials of spans, and how the work of a step is
-// cut up.
+// What the kernels of softmax attention share: how they load, the partials of spans, and how a
+// step's work is cut up.
 #ifndef RIVULET_KERNELS_DEVICE_SOFTMAX_ATTENTION_CUH_
 #define RIVULET_KERNELS_DEVICE_SOFTMAX_ATTENTION_CUH_
 
@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "kernels/device/arithmetic.cuh"
+#include "kernels/device/bulk_copy.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/device/softmax_operations.h"
 
@@ -24,6 +25,31 @@ constexpr float kNothing = -__builtin_huge_valf();
 __device__ inline uint32_t SlotOf(const AttendCall& c, const DeviceSegmentPages& pages,
                                   uint64_t page) {
   return c.pages.slots[pages.first + static_cast<uint32_t>(page - pages.first_page)];
+}
+
+// --- loads ---------------------------------------------------------------------------------------
+
+__device__ inline void LoadMatrices(uint32_t (&r)[4], const bf16* row) {
+  cuda::LoadMatrices(r, SharedAddress(row));
+}
+
+// Eight neighbours to shared memory: in the background, with a policy of L2 or without one,
+// or as two parts.
+template <bool kHasPolicy>
+__device__ inline void CopyEight(bf16* to, size_t /*plane*/, const bf16* from, uint64_t policy) {
+  kHasPolicy ? CopyAsync(SharedAddress(to), from, policy) : CopyAsync(to, from);
+}
+template <bool kHasPolicy>
+__device__ inline void CopyEight(bf16* to, size_t plane, const float* from, uint64_t /*policy*/) {
+  const float4 a = *reinterpret_cast<const float4*>(from);
+  const float4 b = *reinterpret_cast<const float4*>(from + 4);
+  uint4 high, low;
+  Split(a.x, a.y, high.x, low.x);
+  Split(a.z, a.w, high.y, low.y);
+  Split(b.x, b.y, high.z, low.z);
+  Split(b.z, b.w, high.w, low.w);
+  *reinterpret_cast<uint4*>(to) = high;
+  *reinterpret_cast<uint4*>(to + plane) = low;
 }
 
 // --- partials ------------------------------------------------------------------------------------
@@ -62,6 +88,7 @@ struct SegmentRange {
   uint32_t first, count;
   uint32_t spans = 1;  // adjacent spans of a decode row that a block reads one after the other
   uint32_t* counter = nullptr;  // LaunchContext::counter
+  uint32_t slots = 0;           // Attender::SharedBytes
 };
 
 // --- work ----------------------------------------------------------------------------------------
@@ -82,9 +109,9 @@ struct Tiling {
 
 // The spans of a decode row.
 __device__ inline uint32_t SpansOf(const AttendCall& c, const DeviceSegment& segment) {
-  const uint64_t length = SpanLength(segment.position, c.window);
+  const uint32_t bits = SpanBits(segment.position, c.window);
   const uint64_t first = FirstSeen(segment.position, c.window, c.unseen);
-  return static_cast<uint32_t>(segment.position / length - first / length) + 1;
+  return static_cast<uint32_t>((segment.position >> bits) - (first >> bits)) + 1;
 }
 
 // The groups of spans of a decode row, or the tiles of a longer segment.

@@ -9,23 +9,23 @@
 #include <cstdint>
 
 #include "kernels/device/softmax_attender.cuh"
+#include "kernels/device/softmax_stream.cuh"
 
 namespace rivulet::cuda::softmax {
 
-constexpr int ResidentBlocks(RowKind kind, int parts, int tiles, int pairs, bool shared) {
-  if (shared) return 1;
-  if (kind == RowKind::kManyDecoded && pairs <= 2 && parts == 1) return 5;
-  return tiles == 1 ? 3 : 2;
-}
+constexpr int ResidentBlocks(int tiles, bool shared) { return shared ? 1 : tiles == 1 ? 3 : 2; }
 
 template <typename Kv, int kParts, int kTiles, int kPairs, RowKind kKind, bool kShared,
           bool kChosen>
-__global__ void __launch_bounds__(kThreads, ResidentBlocks(kKind, kParts, kTiles, kPairs, kShared))
+__global__ void __launch_bounds__(kThreads, ResidentBlocks(kTiles, kShared))
     AttendKernel(const __grid_constant__ AttendCall call, SegmentRange range) {
   extern __shared__ __align__(16) std::byte memory[];
   AllowNextKernel();
   Attender<Kv, kParts, kTiles, kPairs, kKind, kShared, kChosen>(call, range, memory).Run();
 }
+
+constexpr uint32_t kSharedOfABlock = 227 << 10, kSharedOfAProcessor = 228 << 10;
+constexpr uint32_t kSharedOfTheChip = 1 << 10;  // for each block
 
 // Groups of spans: enough for an even load, if contexts are long. With 10 for each block 128 rows
 // of 4096 tokens took 845 us instead of 823 on an H100.
@@ -36,17 +36,26 @@ inline uint32_t SpansOfGroup(uint32_t spans, uint32_t blocks) {
   return together;
 }
 
+// The blocks of a kernel for segments of one token, which take groups of range.spans spans.
+inline uint32_t DecodeBlocks(SegmentRange& range, uint32_t heads, uint32_t shared,
+                             const LaunchContext& context) {
+  const uint32_t resident = max(1u, min(8u, kSharedOfAProcessor / (shared + kSharedOfTheChip)));
+  const uint32_t spans = range.count * heads * kMostSpans;
+  const uint32_t blocks = min(spans, context.processors * resident);
+  range.spans = SpansOfGroup(spans, blocks);
+  return blocks;
+}
+
 template <typename Kv, int kParts, int kTiles, int kPairs, RowKind kKind, bool kShared,
           bool kChosen>
 void LaunchKernel(const AttendCall& call, SegmentRange range, const LaunchContext& context) {
-  constexpr uint32_t kSharedOfABlock = 227 << 10, kSharedOfAProcessor = 228 << 10;
   constexpr bool kWalk = kKind == RowKind::kWalked;
   using Work = Attender<Kv, kParts, kTiles, kPairs, kKind, kShared, kChosen>;
   const auto kernel = AttendKernel<Kv, kParts, kTiles, kPairs, kKind, kShared, kChosen>;
   static const cudaError_t prepared =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedOfABlock);
   context.Check(prepared);
-  const auto shared = static_cast<uint32_t>(Work::SharedBytes(call.padded));
+  const auto shared = static_cast<uint32_t>(Work::SharedBytes(call.padded, 0));
   const Tiling tiling = Tiling::Of(call.heads / call.kv_heads, Work::kRows, !kWalk);
   const uint32_t heads = call.kv_heads * tiling.head_tiles;
   uint32_t blocks = 0;
@@ -54,23 +63,49 @@ void LaunchKernel(const AttendCall& call, SegmentRange range, const LaunchContex
     // A segment's tiles: its tokens' and one that is cut by its beginning.
     blocks = (call.rows.tokens / tiling.tokens + 2 * range.count) * heads;
   } else {
-    const uint32_t resident = max(1u, min(8u, kSharedOfAProcessor / (shared + 1024)));
-    const uint32_t spans = range.count * heads * kMostSpans;
-    blocks = min(spans, context.processors * resident);
-    range.spans = SpansOfGroup(spans, blocks);
+    blocks = DecodeBlocks(range, heads, shared, context);
   }
   context.Run(kernel, dim3(blocks), kThreads, shared, call, range);
+}
+
+template <int kParts, int kPairs, bool kExact>
+__global__ void __launch_bounds__(kStreamThreads, AttendStream<kParts, kPairs, kExact>::kResident)
+    AttendStreamKernel(const __grid_constant__ AttendCall call, SegmentRange range) {
+  extern __shared__ __align__(16) std::byte memory[];
+  AllowNextKernel();
+  AttendStream<kParts, kPairs, kExact>(call, range, memory).Run();
+}
+
+// The ring takes what the processor's blocks leave.
+template <int kParts, int kPairs, bool kExact>
+void LaunchStream(const AttendCall& call, SegmentRange range, const LaunchContext& context) {
+  using Work = AttendStream<kParts, kPairs, kExact>;
+  constexpr uint32_t kMostSlots = 8;
+  const auto kernel = AttendStreamKernel<kParts, kPairs, kExact>;
+  static const cudaError_t prepared =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedOfABlock);
+  context.Check(prepared);
+  constexpr size_t kShare = kSharedOfAProcessor / Work::kResident - kSharedOfTheChip;
+  range.slots = 1;
+  while (range.slots < kMostSlots && Work::SharedBytes(call.padded, range.slots + 1) <= kShare) {
+    ++range.slots;
+  }
+  const auto shared = static_cast<uint32_t>(Work::SharedBytes(call.padded, range.slots));
+  const Tiling tiling = Tiling::Of(call.heads / call.kv_heads, Work::kRows, true);
+  const uint32_t blocks = DecodeBlocks(range, call.kv_heads * tiling.head_tiles, shared, context);
+  context.Run(kernel, dim3(blocks), kStreamThreads, shared, call, range);
 }
 
 // Of segments of one token.
 template <typename Kv, int kParts, int kPairs, bool kShared>
 void LaunchDecoded(const AttendCall& call, SegmentRange range, const LaunchContext& context) {
-  constexpr RowKind kFew = RowKind::kFewDecoded, kMany = RowKind::kManyDecoded;
-  const auto processors = static_cast<uint32_t>(context.processors);
-  if (range.count * call.kv_heads * kMostSpans <= 3 * processors) {
-    LaunchKernel<Kv, kParts, 1, kPairs, kFew, kShared, false>(call, range, context);
+  if constexpr (kShared || sizeof(Kv) == 4) {
+    constexpr RowKind kDecoded = RowKind::kDecoded;
+    LaunchKernel<Kv, kParts, 1, kPairs, kDecoded, kShared, false>(call, range, context);
+  } else if (call.padded == kPairs * kWarps * 16) {
+    LaunchStream<kParts, kPairs, true>(call, range, context);
   } else {
-    LaunchKernel<Kv, kParts, 1, kPairs, kMany, kShared, false>(call, range, context);
+    LaunchStream<kParts, kPairs, false>(call, range, context);
   }
 }
 

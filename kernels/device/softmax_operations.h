@@ -25,7 +25,7 @@ namespace rivulet {
 
 // The most spans that a token sees.
 inline constexpr uint32_t kMostSpans = 32;
-inline constexpr uint64_t kLeastSpan = 256;
+inline constexpr uint32_t kLeastSpanBits = 8;
 // Partials are kept for this many segments at a time.
 inline constexpr uint32_t kSpanSegments = 256;
 // The widest head.
@@ -41,15 +41,15 @@ constexpr uint64_t FirstSeen(uint64_t position, uint64_t window, uint64_t unseen
   return in_window < visible ? visible : in_window;
 }
 
-// The tokens of a span for a token at `position`: a power of two such that it sees kMostSpans spans
-// at most. Changes at multiples of kLeastSpan · kMostSpans alone.
-constexpr uint64_t SpanLength(uint64_t position, uint64_t window) {
-  uint64_t length = kLeastSpan;
-  while (position / length >= kMostSpans &&
-         (window == 0 || (window - 1) / length + 2 > kMostSpans)) {
-    length *= 2;
+// The tokens of a span for a token at `position` are 2 to the power of this, chosen such that it
+// sees kMostSpans spans at most. Changes at multiples of 2^kLeastSpanBits · kMostSpans alone.
+constexpr uint32_t SpanBits(uint64_t position, uint64_t window) {
+  uint32_t bits = kLeastSpanBits;
+  while ((position >> bits) >= kMostSpans &&
+         (window == 0 || ((window - 1) >> bits) + 2 > kMostSpans)) {
+    ++bits;
   }
-  return length;
+  return bits;
 }
 
 struct AttendCall {

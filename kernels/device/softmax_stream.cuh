@@ -1,0 +1,219 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// A block of the grid of AttendStreamKernel (softmax_attention.cu), for many segments of one token.
+// Its last warp copies keys and values through a ring, from one item to the next without a pause;
+// the others attend to them as Attender does, in the same order, so the bits are the same.
+//
+//   ring      blocks of 64 tokens: keys, values, keys, values ...; a slot's full barrier says that
+//             its copies have come, its empty barrier that no warp reads it any more
+//   items     a slot of keys that begins an item has its number; kNoItem ends the work
+//
+// Bytes expected: keys and values once, partials once.
+#ifndef RIVULET_KERNELS_DEVICE_SOFTMAX_STREAM_CUH_
+#define RIVULET_KERNELS_DEVICE_SOFTMAX_STREAM_CUH_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/device/bulk_copy.cuh"
+#include "kernels/device/softmax_attender.cuh"
+
+namespace rivulet::cuda::softmax {
+
+constexpr uint32_t kStreamThreads = kThreads + 32;
+
+template <int kParts, int kPairs, bool kExact>
+class AttendStream
+    : private Attender<bf16, kParts, 1, kPairs, RowKind::kStreamed, false, false, kExact> {
+  using Base = Attender<bf16, kParts, 1, kPairs, RowKind::kStreamed, false, false, kExact>;
+
+ public:
+  using Base::kRows;
+  // Blocks that share a processor. With heads of 256 the ring of one takes all of its memory.
+  static constexpr int kResident = kPairs <= 2 ? 3 : 2;
+
+  __host__ __device__ static constexpr size_t SharedBytes(uint32_t padded, uint32_t slots) {
+    return Base::SharedBytes(padded, slots) + kScoreBytes + slots * kBytesOfSlot;
+  }
+
+  __device__ AttendStream(const AttendCall& call, SegmentRange range, std::byte* memory)
+      : Base(call, range, memory) {
+    auto* const behind =
+        reinterpret_cast<std::byte*>(units_) + (kSpanSegments + 4) * sizeof(uint32_t);
+    other_s_ = reinterpret_cast<float*>(behind);
+    full_ = reinterpret_cast<uint64_t*>(behind + kScoreBytes);
+    empty_ = full_ + range.slots;
+    item_of_ = reinterpret_cast<uint32_t*>(empty_ + range.slots);
+  }
+
+  __device__ void Run() {
+    if (warp_ == 0) CountUnits<false>(c_, range_, 1, units_);
+    if (threadIdx.x == Base::kFetcher) {
+      for (uint32_t slot = 0; slot < range_.slots; ++slot) {
+        InitBarrier(&full_[slot], kArrivalsWithCopies);
+        InitBarrier(&empty_[slot], kWarps);
+      }
+    }
+    __syncthreads();
+    warp_ == kWarps ? Produce() : Consume();
+  }
+
+ private:
+  static constexpr uint32_t kNoItem = UINT32_MAX, kAllLanes = 0xffffffffu;
+  static constexpr size_t kScoreBytes = kRows * kScoreStride * sizeof(float);
+  static constexpr size_t kBytesOfSlot = 2 * sizeof(uint64_t) + sizeof(uint32_t);
+
+  using Base::block_, Base::c_, Base::k_, Base::lane_, Base::last_block_, Base::next_, Base::o_,
+      Base::range_, Base::s_, Base::tiling_, Base::units_, Base::warp_;
+
+  __device__ uint32_t HeadTiles() const { return c_.kv_heads * tiling_.head_tiles; }
+  __device__ void TakeItem(uint32_t item) { Base::Take(item / HeadTiles(), item % HeadTiles()); }
+  __device__ bf16* Slot() const { return k_ + ring_.at * Base::Plane(); }
+
+  // --- the warp that copies ----------------------------------------------------------------------
+
+  __device__ void Produce() {
+    const uint32_t items = units_[kSpanSegments] * HeadTiles();
+    for (uint32_t item = blockIdx.x; item < items; item = gridDim.x + NextItem()) {
+      TakeItem(item);
+      if (begun_) Base::FetchNextItem();
+      CopyItem(item);
+    }
+    Begin(false);
+    ClaimSlot(kNoItem);
+    ArriveWithCopies(&full_[ring_.at]);
+    Base::LeaveItems(items);
+  }
+
+  // Of the item in work. Only after the kernels before may the counter be touched.
+  __device__ uint32_t NextItem() {
+    Begin(true);
+    return __shfl_sync(kAllLanes, next_, 0);
+  }
+  __device__ void Begin(bool fetch) {
+    if (begun_) return;
+    AwaitLastKernel();
+    begun_ = true;
+    if (fetch) Base::FetchNextItem();
+  }
+
+  __device__ void CopyItem(uint32_t item) {
+    Pages pages = PagesOf(block_);
+    for (; block_ <= last_block_; ++block_) {
+      const Pages next = PagesOf(block_ + 1);
+      const bool full = __all_sync(kAllLanes, pages.count == kChunk);
+      ClaimSlot(item);
+      CopyPages(pages.keys, pages.count, full);
+      ClaimSlot(item);
+      CopyPages(pages.values, pages.count, full);
+      pages = next;
+    }
+  }
+
+  // Each lane knows a block's page `lane % kBlockPages`: its rows, and how many are there.
+  struct Pages {
+    const bf16 *keys, *values;
+    uint32_t count;
+  };
+  __device__ Pages PagesOf(uint32_t block) const {
+    const typename Base::Rows rows = Base::RowsOf(block, lane_ % kBlockPages);
+    return {Base::Keys(rows), Base::Values(rows), rows.count};
+  }
+
+  // Waits until the next slot may be written. Before the kernels before have ended, only pages that
+  // earlier steps wrote may be copied, and there is no reason to wait while slots are free.
+  __device__ void ClaimSlot(uint32_t item) {
+    if (!ring_.first_round || !Base::IsOld(block_ + 1)) Begin(item != kNoItem);
+    WaitBarrier(&empty_[ring_.at], ring_.parity ^ 1);
+    if (lane_ == 0) item_of_[ring_.at] = item;
+  }
+
+  __device__ void CopyPages(const bf16* rows, uint32_t count, bool full) {
+    if (kExact && full) {
+#pragma unroll
+      for (uint32_t part = 0; part < kBlockPages; ++part) {
+        CopyPage(Base::Place(Slot(), part), OfLane(rows, part));
+      }
+    } else {
+#pragma unroll 1
+      for (uint32_t part = 0; part < kBlockPages; ++part) {
+        const uint32_t of_part = __shfl_sync(kAllLanes, count, part);
+        Base::CopyRows(Base::Place(Slot(), part), OfLane(rows, part), of_part);
+      }
+    }
+    ArriveWithCopies(&full_[ring_.at]);
+    ring_.Advance(range_.slots);
+  }
+
+  // A full page where kExact, without instructions between copies.
+  __device__ void CopyPage(bf16* to, const bf16* from) const {
+    constexpr uint32_t kEights = Base::kWidest / 8, kRowsAtOnce = 32 / kEights;
+    constexpr uint32_t kStride = (Base::kWidest + kPad) * sizeof(bf16);
+    const uint32_t row = lane_ / kEights, column = lane_ % kEights;
+    const uint32_t shared = SharedAddress(to) + row * kStride + column * 16;
+    from += lane_ * 8;
+#pragma unroll
+    for (uint32_t i = 0; i < kChunk / kRowsAtOnce; ++i) {
+      CopyAsync(shared + i * kRowsAtOnce * kStride, from + i * 32 * 8, Base::policy_);
+    }
+  }
+
+  __device__ static const bf16* OfLane(const bf16* pointer, uint32_t lane) {
+    return reinterpret_cast<const bf16*>(
+        __shfl_sync(kAllLanes, reinterpret_cast<unsigned long long>(pointer), lane));
+  }
+
+  // --- the warps that attend ---------------------------------------------------------------------
+
+  __device__ void Consume() {
+    AwaitLastKernel();  // for queries, and for the partials of the last launch to be joined
+    for (;;) {
+      WaitBarrier(&full_[ring_.at], ring_.parity);
+      const uint32_t item = item_of_[ring_.at];
+      if (item == kNoItem) return;
+      TakeItem(item);
+      Base::ClearOutputs(o_);
+      Base::TakeQueries();
+      Meet();
+      for (; block_ <= last_block_; ++block_) {
+        AddBlock();
+        if (Base::EndsSpan()) Base::EndSpan();
+      }
+    }
+  }
+
+  // Scores of the next block go to the other buffer, since a warp may still read these weights.
+  __device__ void AddBlock() {
+    WaitBarrier(&full_[ring_.at], ring_.parity);
+    Base::Score(Slot());
+    LeaveSlot();
+    Meet();
+    Base::Weigh();
+    WaitBarrier(&full_[ring_.at], ring_.parity);
+    Meet();
+    Base::AddValues(Slot());
+    LeaveSlot();
+    float* const other = other_s_;
+    other_s_ = s_;
+    s_ = other;
+  }
+
+  __device__ void LeaveSlot() {
+    __syncwarp();
+    if (lane_ == 0) Arrive(&empty_[ring_.at]);
+    ring_.Advance(range_.slots);
+  }
+
+  // Of the warps that attend.
+  __device__ static void Meet() { asm volatile("bar.sync 1, %0;\n" ::"n"(kThreads) : "memory"); }
+
+  Ring ring_;                // of the next slot, for the warp that copies and for each that attends
+  bool begun_ = false;       // the warp that copies: the kernels before have ended
+  float* other_s_;           // [kRows, kScoreStride]
+  uint64_t *full_, *empty_;  // [slots]
+  uint32_t* item_of_;        // [slots]
+};
+
+}  // namespace rivulet::cuda::softmax
+
+#endif  // RIVULET_KERNELS_DEVICE_SOFTMAX_STREAM_CUH_
