@@ -8,7 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/device/softmax_attention.cuh"
+#include "kernels/device/softmax_item.cuh"
+#include "kernels/device/softmax_partials.cuh"
 
 namespace rivulet::cuda::softmax {
 
@@ -19,7 +20,6 @@ enum class RowKind : uint8_t {
   kWalked,    // of longer segments
 };
 
-constexpr uint32_t kBlock = 64;  // tokens; a warp scores 16 of them, and has some value columns
 constexpr uint32_t kBlockPages = kBlock / kChunk;
 static_assert(kBlockPages == kWarps, "a warp copies a page");
 constexpr uint32_t kPad = 8;           // bf16 numbers: rows then lie in different banks
@@ -38,7 +38,9 @@ class Attender {
   static constexpr int kPlanes = sizeof(Kv) == 4 ? 2 : 1;
   static constexpr bool kWalk = kKind == RowKind::kWalked;
   static constexpr bool kStream = kKind == RowKind::kStreamed;
-  static constexpr uint32_t kFetcher = kStream ? kThreads : 0;  // the thread that fetches items
+  // Threads that fetch items and that count partials, and the place in units_ for the next item.
+  static constexpr uint32_t kFetcher = kStream ? kThreads : 0, kCounter = kThreads - 32;
+  static constexpr uint32_t kNext = kSpanSegments + 1;
   static constexpr uint32_t kStages = sizeof(Kv) == 4 ? 1 : 2;
   static constexpr uint32_t kValuesAhead = kStages - 1;
   static constexpr uint32_t kRows = 16 * kTiles;
@@ -48,7 +50,8 @@ class Attender {
   __host__ __device__ static constexpr size_t SharedBytes(uint32_t padded, uint32_t slots) {
     const size_t row = (padded + kPad) * sizeof(bf16);
     return row * (kRows * kParts + StoredBlocks(slots) * kPlanes * kBlock) +
-           kRows * (kScoreStride + 3) * sizeof(float) + (kSpanSegments + 4) * sizeof(uint32_t);
+           kRows * (kScoreStride + 3) * sizeof(float) + sizeof(EndedItem) +
+           (kSpanSegments + 4) * sizeof(uint32_t);
   }
 
   __device__ Attender(const AttendCall& call, SegmentRange range, std::byte* memory)
@@ -64,26 +67,27 @@ class Attender {
     s_ = reinterpret_cast<float*>(k_ + StoredBlocks(range.slots) * kPlanes * Plane());
     scale_ = s_ + kRows * kScoreStride;
     join_ = reinterpret_cast<float2*>(scale_ + kRows);
-    units_ = reinterpret_cast<uint32_t*>(join_ + kRows);
+    ended_ = reinterpret_cast<EndedItem*>(join_ + kRows);
+    units_ = reinterpret_cast<uint32_t*>(ended_ + 1);
   }
 
   __device__ void Run() {
     if (warp_ == 0) CountUnits<kWalk>(c_, range_, tiling_.tokens, units_);
     __syncthreads();
     const uint32_t heads = c_.kv_heads * tiling_.head_tiles;
-    const uint32_t items = units_[kSpanSegments] * heads;
+    const uint32_t items = units_[range_.count] * heads;
     bool first = true;
     for (uint32_t item = blockIdx.x; item < items; item = NextItem(item), first = false) {
       // Later tiles read more tokens: they come first.
       const uint32_t at = kWalk ? items - 1 - item : item;
-      Take(at / heads, at % heads);
+      item_ = TakeItem<kWalk>(c_, range_, tiling_, units_, at);
       const bool early = first && BeginsWithOldPages();
       if (first && !early) AwaitLastKernel();
       StartCopies();
       if (early) AwaitLastKernel();
       FetchNextItem();
       Attend();
-      __syncthreads();
+      Meet();
     }
     if (first) AwaitLastKernel();
     if (!kWalk) LeaveItems(items);
@@ -107,13 +111,22 @@ class Attender {
 
   // Whether earlier steps wrote all pages of the blocks before this one. No kernel of this step
   // writes those, so they may be copied while the kernels before this one run. AppendKernel writes
-  // the chunk of `first_`, later ones and the tail.
+  // the chunk of `item_.first`, later ones and the tail.
   __device__ bool IsOld(uint32_t end_block) const {
-    return end_block * kBlock <= first_ / kChunk * kChunk;
+    return end_block * kBlock <= item_.first / kChunk * kChunk;
   }
   // Whether StartCopies reads nothing else. Which pools a row chose is found in the step itself.
   __device__ bool BeginsWithOldPages() const {
-    return !kWalk && !kChosen && IsOld(block_ + kStages);
+    return !kWalk && !kChosen && IsOld(item_.block + kStages);
+  }
+
+  // Of the threads that attend.
+  __device__ static void Meet() {
+    if (kStream) {
+      asm volatile("bar.sync 1, %0;\n" ::"n"(kThreads) : "memory");
+    } else {
+      __syncthreads();
+    }
   }
 
   // --- items -------------------------------------------------------------------------------------
@@ -124,9 +137,9 @@ class Attender {
   }
   __device__ uint32_t NextItem(uint32_t item) {
     if (kWalk) return item + gridDim.x;
-    if (threadIdx.x == kFetcher) units_[kSpanSegments + 1] = next_;
+    if (threadIdx.x == kFetcher) units_[kNext] = next_;
     __syncthreads();
-    return gridDim.x + units_[kSpanSegments + 1];
+    return gridDim.x + units_[kNext];
   }
   // Each item is followed by a fetch. The one that comes last leaves zero.
   __device__ void LeaveItems(uint32_t items) const {
@@ -135,83 +148,85 @@ class Attender {
 
   // --- an item -----------------------------------------------------------------------------------
 
-  // Finds the segment of a unit, and what the item's rows see.
-  __device__ void Take(uint32_t unit, uint32_t head) {
-    uint32_t low = 0, high = range_.count;  // units_[low] <= unit < units_[high]
-    while (high - low > 1) {
-      const uint32_t middle = (low + high) / 2;
-      (units_[middle] <= unit ? low : high) = middle;
-    }
-    place_ = low;
-    const DeviceSegment& segment = c_.rows.segments[range_.first + low];
-    pages_ = c_.pages.segments[range_.first + low];
-    tail_ = segment.tail;
-    end_ = static_cast<uint32_t>(segment.position) + segment.tokens;
-    kv_head_ = head / tiling_.head_tiles;
-    const uint32_t group = c_.heads / c_.kv_heads,
-                   skipped = head % tiling_.head_tiles * tiling_.heads;
-    first_head_ = kv_head_ * group + skipped;
-    heads_ = min(tiling_.heads, group - skipped);
-    TakeTokens(segment, unit - units_[low]);
-  }
-
-  // Positions fit 32 bits: a session of more tokens has no place for its pages.
-  __device__ void TakeTokens(const DeviceSegment& segment, uint32_t unit) {
-    const auto position = static_cast<uint32_t>(segment.position);
-    if (kWalk) {
-      const uint32_t tile = (position / tiling_.tokens + unit) * tiling_.tokens;
-      first_ = max(tile, position);
-      last_ = min(tile + tiling_.tokens, end_) - 1;
-    } else {
-      first_ = last_ = position;
-    }
-    token_ = segment.first_token + (first_ - position);
-    const uint32_t bits = SpanBits(first_, c_.window);
-    span_ = 1u << bits;
-    const auto seen = static_cast<uint32_t>(FirstSeen(first_, c_.window, c_.unseen));
-    uint32_t begin = seen, end = last_;
-    if (!kWalk) {
-      span_index_ = unit * range_.spans;
-      const uint32_t border = ((seen >> bits) + span_index_) << bits;
-      begin = max(border, seen);
-      end = min(border + range_.spans * span_ - 1, last_);
-    }
-    block_ = begin / kBlock;
-    last_block_ = end / kBlock;
+  // After item_ is set.
+  __device__ void ResetRows() {
 #pragma unroll
     for (int pass = 0; pass < kTiles; ++pass) {
-      const uint32_t row = SoftmaxRow(pass), at = first_ + TokenIn(row);
+      const uint32_t row = SoftmaxRow(pass), at = item_.first + TokenIn(row);
       seen_from_[pass] =
           Present(row) ? static_cast<uint32_t>(FirstSeen(at, c_.window, c_.unseen)) : UINT32_MAX;
       seen_to_[pass] = at;
-      m_[pass] = joined_m_[pass] = kNothing;
-      l_[pass] = joined_l_[pass] = 0.0f;
+      m_[pass] = kNothing;
+      l_[pass] = 0.0f;
     }
+    ClearOutputs(o_);
+    if (kWalk) ResetJoined();
+  }
+  __device__ void ResetJoined() {
+#pragma unroll
+    for (int pass = 0; pass < kTiles; ++pass) joined_m_[pass] = kNothing, joined_l_[pass] = 0.0f;
+    ClearOutputs(joined_);
   }
 
   __device__ void Attend() {
-    ClearOutputs(o_);
-    if (kWalk) ClearOutputs(joined_);
+    ResetRows();
     TakeQueries();
-    for (uint32_t stage = 0; block_ <= last_block_; ++block_) {
+    for (uint32_t stage = 0; item_.block <= item_.last_block; ++item_.block) {
       kShared ? AddSharedBlock(stage) : AddBlock(stage);
       stage = stage + 1 == kStages ? 0 : stage + 1;
       if (EndsSpan()) EndSpan();
     }
     WaitForCopies<0>();
-    if (kWalk) WriteOutput();
+    if (EndItem()) JoinIfLast();
   }
 
+  // Whether the item has all that its rows see.
+  __device__ bool IsWhole() const { return kWalk || item_.all_spans == 1; }
+
   __device__ bool EndsSpan() const {
-    return ((block_ + 1) * kBlock & (span_ - 1)) == 0 || block_ == last_block_;
+    return ((item_.block + 1) * kBlock & (item_.span - 1)) == 0 || item_.block == item_.last_block;
   }
   __device__ void EndSpan() {
     if (kWalk) return Join();
+    if (IsWhole()) return WriteSpan();
     WritePartial();
-    ++span_index_;
+    ++item_.span_index;
     ClearOutputs(o_);
 #pragma unroll
     for (int pass = 0; pass < kTiles; ++pass) m_[pass] = kNothing, l_[pass] = 0.0f;
+  }
+
+  // Whether others have parts of what the rows see. Then JoinIfLast is to follow, before another
+  // item ends; the count is on its way until then.
+  __device__ bool EndItem() {
+    if (kWalk) WriteOutput();
+    if (IsWhole()) return false;
+    Meet();
+    if (threadIdx.x == kCounter) {
+      *ended_ = {{item_.place, item_.token, item_.all_spans},
+                 item_.first_head,
+                 item_.heads,
+                 item_.unit_head,
+                 item_.spans,
+                 0};
+      counted_ = AddReleasing(PartialCount(c_, item_.place, item_.unit_head), item_.spans);
+    }
+    return true;
+  }
+
+  // The block that is the last to write partials of a row joins them, a warp one head at a time.
+  __device__ void JoinIfLast() {
+    if (threadIdx.x == kCounter) {
+      const bool last = counted_ + ended_->written == ended_->spans.count;
+      if (last) FenceDevice();
+      ended_->last = last;
+    }
+    Meet();
+    if (ended_->last == 0) return;
+    for (uint32_t head = warp_; head < ended_->heads; head += kWarps) {
+      JoinHead<kExact, kWidest>(c_, ended_->spans, ended_->first_head + head);
+    }
+    if (threadIdx.x == 0) *PartialCount(c_, ended_->spans.place, ended_->unit_head) = 0;
   }
 
   // A block of tokens into the outputs.
@@ -253,18 +268,18 @@ class Attender {
 
   // Of a block's pages the one with this number.
   __device__ Rows RowsOf(uint32_t block, uint32_t part) const {
-    const uint32_t page = block * kBlockPages + part, open = end_ / kChunk;
-    if (block > last_block_ || page > open || page < pages_.first_page) return {};
-    if (page == open) return {tail_, end_ % kChunk, true};
+    const uint32_t page = block * kBlockPages + part, open = item_.end / kChunk;
+    if (block > item_.last_block || page > open || page < item_.pages.first_page) return {};
+    if (page == open) return {item_.tail, item_.end % kChunk, true};
     if (kChosen && !kWalk && !SeesPage(page)) return {};
-    return {SlotOf(c_, pages_, page), kChunk, false};
+    return {SlotOf(c_, item_.pages, page), kChunk, false};
   }
 
   __device__ const Kv* PageOf(const Rows& rows, size_t tail_offset, size_t page_offset) const {
     const std::byte* plane = rows.tail
                                  ? c_.slots.tails + rows.slot * c_.slots.tail_stride + tail_offset
                                  : c_.slots.pages + rows.slot * c_.slots.page_stride + page_offset;
-    return reinterpret_cast<const Kv*>(plane) + size_t{kv_head_} * kChunk * Padded();
+    return reinterpret_cast<const Kv*>(plane) + size_t{item_.kv_head} * kChunk * Padded();
   }
 
   // Zeros where there is no row: weights there are zero, but zero times anything is not.
@@ -309,31 +324,31 @@ class Attender {
   __device__ void StartCopies() {
 #pragma unroll
     for (uint32_t stage = 0; stage < kStages; ++stage) {
-      const uint32_t block = block_ + stage;
+      const uint32_t block = item_.block + stage;
       const Rows rows = RowsOf(block, warp_);
       const int ahead = static_cast<int>(stage) - static_cast<int>(kValuesAhead);
       if (ahead >= 0) rows_[ahead] = rows;
-      if (block <= last_block_) CopyKeys(Place(k_ + stage * kPlanes * Plane(), warp_), rows);
+      if (block <= item_.last_block) CopyKeys(Place(k_ + stage * kPlanes * Plane(), warp_), rows);
       CommitCopies();
       if (kShared || ahead >= 0) continue;
-      if (block <= last_block_) CopyValues(Place(v_ + stage * kPlanes * Plane(), warp_), rows);
+      if (block <= item_.last_block) CopyValues(Place(v_ + stage * kPlanes * Plane(), warp_), rows);
       CommitCopies();
     }
-    rows_[kStages - kValuesAhead] = RowsOf(block_ + kStages, warp_);
+    rows_[kStages - kValuesAhead] = RowsOf(item_.block + kStages, warp_);
   }
   __device__ void CopyValues(uint32_t stage) {
-    const bool present = block_ + kValuesAhead <= last_block_;
+    const bool present = item_.block + kValuesAhead <= item_.last_block;
     if (present) CopyValues(Place(v_ + stage * kPlanes * Plane(), warp_), rows_[0]);
     CommitCopies();
   }
   __device__ void CopyKeys(uint32_t stage) {
     constexpr uint32_t kNext = kStages - kValuesAhead;
     bf16* const to = Place(k_ + stage * kPlanes * Plane(), warp_);
-    if (block_ + kStages <= last_block_) CopyKeys(to, rows_[kNext]);
+    if (item_.block + kStages <= item_.last_block) CopyKeys(to, rows_[kNext]);
     CommitCopies();
 #pragma unroll
     for (uint32_t i = 0; i < kNext; ++i) rows_[i] = rows_[i + 1];
-    rows_[kNext] = RowsOf(block_ + kStages + 1, warp_);
+    rows_[kNext] = RowsOf(item_.block + kStages + 1, warp_);
   }
 
   // --- queries -----------------------------------------------------------------------------------
@@ -342,26 +357,22 @@ class Attender {
   __device__ uint32_t TokenIn(uint32_t row) const { return kWalk ? row / tiling_.heads : 0; }
   __device__ uint32_t HeadIn(uint32_t row) const { return kWalk ? row % tiling_.heads : row; }
   // Of the row's token, counted in the step.
-  __device__ uint32_t TokenOf(uint32_t row) const { return token_ + TokenIn(row); }
-  __device__ uint32_t HeadOf(uint32_t row) const { return first_head_ + HeadIn(row); }
+  __device__ uint32_t TokenOf(uint32_t row) const { return item_.token + TokenIn(row); }
+  __device__ uint32_t HeadOf(uint32_t row) const { return item_.first_head + HeadIn(row); }
   __device__ bool Present(uint32_t row) const {
-    return first_ + TokenIn(row) <= last_ && HeadIn(row) < heads_;
+    return item_.first + TokenIn(row) <= item_.last && HeadIn(row) < item_.heads;
   }
 
   __device__ void TakeQueries() {
     for (uint32_t i = threadIdx.x; i < kRows * Eights(); i += kThreads) {
       const uint32_t row = i / Eights(), column = i % Eights() * 8;
-      float4 a = {0, 0, 0, 0}, b = a;
+      float x[8] = {};
       if (Present(row)) {
         const float* q = c_.q + size_t{TokenOf(row)} * c_.q_stride + size_t{HeadOf(row)} * Padded();
-        a = *reinterpret_cast<const float4*>(q + column);
-        b = *reinterpret_cast<const float4*>(q + column + 4);
+        LoadEight(x, q + column);
       }
       uint4 high, low;
-      Split(a.x, a.y, high.x, low.x);
-      Split(a.z, a.w, high.y, low.y);
-      Split(b.x, b.y, high.z, low.z);
-      Split(b.z, b.w, high.w, low.w);
+      SplitEight(x, high, low);
       bf16* to = q_ + row * Stride() + column;
       *reinterpret_cast<uint4*>(to) = high;
       if (kParts == 2) *reinterpret_cast<uint4*>(to + kRows * Stride()) = low;
@@ -416,14 +427,13 @@ class Attender {
   // Scores to weights, in place: bf16 in the first half of a row, the second parts behind them. All
   // threads of a row take part; a warp without rows has nothing to do, since nothing reads them.
   __device__ void Weigh() {
-    const uint32_t eight = threadIdx.x % 8, token = block_ * kBlock + eight * 8;
+    const uint32_t eight = threadIdx.x % 8, token = item_.block * kBlock + eight * 8;
 #pragma unroll
     for (int pass = 0; pass < kTiles; ++pass) {
-      if (!kWalk && warp_ * 4 >= heads_) continue;
+      if (!kWalk && warp_ * 4 >= item_.heads) continue;
       float* row = s_ + SoftmaxRow(pass) * kScoreStride;
       float x[8];
-      *reinterpret_cast<float4*>(x) = *reinterpret_cast<const float4*>(row + eight * 8);
-      *reinterpret_cast<float4*>(x + 4) = *reinterpret_cast<const float4*>(row + eight * 8 + 4);
+      LoadEight(x, row + eight * 8);
       const uint32_t seen = kChosen ? ChosenOfEight(pass, token) : UINT32_MAX;
       float top = kNothing;
 #pragma unroll
@@ -447,10 +457,7 @@ class Attender {
         if (kParts == 1) x[i] = AsStored(static_cast<const bf16*>(nullptr), x[i]);
         sum += x[i];
       }
-      Split(x[0], x[1], high.x, low.x);
-      Split(x[2], x[3], high.y, low.y);
-      Split(x[4], x[5], high.z, low.z);
-      Split(x[6], x[7], high.w, low.w);
+      SplitEight(x, high, low);
 #pragma unroll
       for (int step = 4; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
       m_[pass] = largest;
@@ -486,8 +493,9 @@ class Attender {
   // Whether a decode row sees a token of the page.
   __device__ bool SeesPage(uint32_t page) const {
     const uint32_t first = page * kChunk, end = first + kChunk;
-    if (end > (last_ + 1) / c_.pool * c_.pool) return true;
-    return IsListed(c_.chosen.data + token_ * c_.chosen.stride, first / c_.pool, end / c_.pool);
+    if (end > (item_.last + 1) / c_.pool * c_.pool) return true;
+    return IsListed(c_.chosen.data + item_.token * c_.chosen.stride, first / c_.pool,
+                    end / c_.pool);
   }
 
   // Whether the ascending numbers behind their count have one from `first` on and below `end`.
@@ -603,7 +611,7 @@ class Attender {
       l_[pass] = 0.0f;
       if (threadIdx.x % 8 == 0) join_[SoftmaxRow(pass)] = {w.first, w.second};
     }
-    __syncthreads();
+    Meet();
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
@@ -622,12 +630,12 @@ class Attender {
   }
 
   __device__ void WriteOutput() {
-    __syncthreads();  // the last join's weights have been read
+    Meet();  // the last join's weights have been read
 #pragma unroll
     for (int pass = 0; pass < kTiles; ++pass) {
       if (threadIdx.x % 8 == 0) scale_[SoftmaxRow(pass)] = 1.0f / joined_l_[pass];
     }
-    __syncthreads();
+    Meet();
     ForEachTwo(joined_, [&](uint32_t row, uint32_t column, float first, float second) {
       if (!IsThere(column) || !Present(row)) return;
       float* out = c_.out.data + TokenOf(row) * c_.out.stride + size_t{HeadOf(row)} * Padded();
@@ -636,17 +644,24 @@ class Attender {
     });
   }
 
+  // Of a decode row that sees one span. Joined to nothing, so that no zero has another sign.
+  __device__ void WriteSpan() {
+    ResetJoined();
+    Join();
+    WriteOutput();
+  }
+
   __device__ void WritePartial() {
 #pragma unroll
     for (int pass = 0; pass < kTiles; ++pass) {
       const uint32_t row = SoftmaxRow(pass);
       if (threadIdx.x % 8 != 0 || !Present(row)) continue;
-      const size_t index = PartialIndex(c_, place_, HeadOf(row), span_index_);
-      *PartialLength(c_, range_.count, index) = {m_[pass], l_[pass]};
+      const size_t index = PartialIndex(c_, item_.place, HeadOf(row), item_.span_index);
+      *PartialLength(c_, index) = {m_[pass], l_[pass]};
     }
     ForEachTwo(o_, [&](uint32_t row, uint32_t column, float first, float second) {
       if (!IsThere(column) || !Present(row)) return;
-      float* to = PartialOutput(c_, PartialIndex(c_, place_, HeadOf(row), span_index_));
+      float* to = PartialOutput(c_, PartialIndex(c_, item_.place, HeadOf(row), item_.span_index));
       *reinterpret_cast<float2*>(to + column) = {first, second};
     });
   }
@@ -656,24 +671,18 @@ class Attender {
   const Tiling tiling_;
   const uint64_t policy_;  // in L2, of decode rows' keys and values in bf16
   const uint32_t warp_, lane_;
-  bf16* q_;          // [kParts, kRows, stride]
-  bf16 *k_, *v_;     // [kStages, kPlanes, kBlock, stride]
-  float* s_;         // [kRows, kScoreStride]: scores, then weights
-  float* scale_;     // [kRows]: of what is before the block; at the end 1 / l
-  float2* join_;     // [kRows]
-  uint32_t* units_;  // [kSpanSegments + 1], and the next item
+  bf16* q_;       // [kParts, kRows, stride]
+  bf16 *k_, *v_;  // [kStages, kPlanes, kBlock, stride]
+  float* s_;      // [kRows, kScoreStride]: scores, then weights
+  float* scale_;  // [kRows]: of what is before the block; at the end 1 / l
+  float2* join_;  // [kRows]
+  EndedItem* ended_;
+  uint32_t* units_;  // [kSpanSegments + 1], then see kNext
 
   uint32_t next_ = UINT32_MAX;  // of the fetcher: what FetchNextItem found
 
-  // The item.
-  uint32_t place_ = 0;  // the segment, in the range
-  DeviceSegmentPages pages_ = {};
-  uint32_t tail_ = 0, end_ = 0;  // the segment's tail slot, and where it ends
-  uint32_t kv_head_ = 0, first_head_ = 0, heads_ = 0;
-  uint32_t first_ = 0, last_ = 0;  // positions of the rows' tokens
-  uint32_t token_ = 0;             // the first of them, in the step
-  uint32_t span_ = 0, span_index_ = 0;
-  uint32_t block_ = 0, last_block_ = 0;
+  uint32_t counted_ = 0;  // of the counter: partials that were there when the last item ended
+  Item item_ = {};
   uint32_t seen_from_[kTiles], seen_to_[kTiles];
   float m_[kTiles], l_[kTiles], joined_m_[kTiles], joined_l_[kTiles];
   Rows rows_[kStages - kValuesAhead + 1];  // of the values that are copied next, to the keys

@@ -15,11 +15,13 @@
 //
 // A token that a row does not see has p = 0, so a block or a span of such tokens changes nothing,
 // and a row's bits do not depend on the rows beside it. Of segments of one token a block of the
-// grid reads one span or several adjacent ones (SpansOfGroup), and JoinKernel joins all of them;
-// other rows walk all their spans and join as they go, by the same function.
+// grid reads one span or several adjacent ones (SpansOfGroup), and the block that is the last to
+// write a partial joins all of them; other rows walk all their spans and join as they go, by the
+// same function.
 //
-// Bytes expected: keys and values once for each tile of rows; partials of decode rows twice.
+// Bytes expected: keys and values once for each tile of rows. Partials of decode rows stay in L2.
 #include "kernels/device/softmax_launch.cuh"
+#include "kernels/device/softmax_partials.cuh"
 
 namespace rivulet::cuda {
 namespace {
@@ -98,6 +100,11 @@ __global__ void __launch_bounds__(kThreads) AppendKernel(const __grid_constant__
   AllowNextKernel();
   const DeviceSegment segment = c.rows.segments[blockIdx.y];
   AwaitLastKernel();
+  if (blockIdx.x == 0 && blockIdx.z == 0) {
+    for (uint32_t head = threadIdx.x; head < c.heads; head += kThreads) {
+      *PartialCount(c, blockIdx.y % kSpanSegments, head) = 0;
+    }
+  }
   const uint32_t columns = c.kv_heads * c.padded;
   uint32_t i = (blockIdx.x * kThreads + threadIdx.x) * 4;
   if (segment.tokens == 0 || i >= (c.values_are_keys ? 1 : 2) * columns) return;
@@ -118,79 +125,6 @@ __global__ void __launch_bounds__(kThreads) AppendKernel(const __grid_constant__
   if (blockIdx.z == 0) four.Keep(end);
 }
 
-// --- join ----------------------------------------------------------------------------------------
-
-// The results of a decode row's spans so far, of a thread's columns.
-template <uint32_t kColumns>
-struct JoinedRow {
-  float m = kNothing, l = 0.0f, o[kColumns] = {};
-
-  // `lengths`: m and l of the next span.
-  __device__ void Add(float2 lengths, const float (&outputs)[kColumns]) {
-    const JoinWeights w(m, lengths.x);
-    m = w.largest;
-    l = Joined(l, lengths.y, w.first, w.second);
-#pragma unroll
-    for (uint32_t j = 0; j < kColumns; ++j) o[j] = Joined(o[j], outputs[j], w.first, w.second);
-  }
-};
-
-// visit(j, column) of each of a thread's columns that is there.
-template <uint32_t kColumns, typename Visit>
-__device__ void ForEachColumn(const AttendCall& c, Visit&& visit) {
-#pragma unroll
-  for (uint32_t j = 0; j < kColumns; ++j) {
-    const uint32_t column = threadIdx.x + j * kThreads;
-    if (column < c.padded) visit(j, column);
-  }
-}
-
-// Joins the spans whose partials begin at `index`. Their lengths, one a lane, and many of their
-// outputs are asked for at once.
-template <uint32_t kColumns>
-__device__ JoinedRow<kColumns> JoinSpans(const AttendCall& c, SegmentRange range, size_t index,
-                                         uint32_t spans) {
-  static_assert(kMostSpans == 32, "a span for each lane");
-  constexpr uint32_t kAtOnce = kMostSpans / kColumns;
-  const float2 lengths = *PartialLength(c, range.count, index + min(threadIdx.x % 32, spans - 1));
-  JoinedRow<kColumns> row;
-#pragma unroll 1
-  for (uint32_t first = 0; first < spans; first += kAtOnce) {
-    float outputs[kAtOnce][kColumns] = {};
-#pragma unroll
-    for (uint32_t s = 0; s < kAtOnce; ++s) {
-      if (first + s >= spans) break;
-      const float* from = PartialOutput(c, index + first + s);
-      ForEachColumn<kColumns>(c, [&](uint32_t j, uint32_t e) { outputs[s][j] = from[e]; });
-    }
-#pragma unroll
-    for (uint32_t s = 0; s < kAtOnce; ++s) {
-      if (first + s >= spans) break;
-      const uint32_t lane = first + s;
-      row.Add(
-          {__shfl_sync(0xffffffffu, lengths.x, lane), __shfl_sync(0xffffffffu, lengths.y, lane)},
-          outputs[s]);
-    }
-  }
-  return row;
-}
-
-// Of decode rows: block (head, segment). kColumns: those of a thread.
-template <uint32_t kColumns>
-__global__ void __launch_bounds__(kThreads)
-    JoinKernel(const __grid_constant__ AttendCall c, SegmentRange range) {
-  AllowNextKernel();
-  const DeviceSegment segment = c.rows.segments[range.first + blockIdx.y];
-  const uint32_t spans = segment.tokens == 1 ? SpansOf(c, segment) : 0;
-  AwaitLastKernel();
-  if (spans == 0) return;
-  const size_t index = PartialIndex(c, blockIdx.y, blockIdx.x, 0);
-  const JoinedRow<kColumns> row = JoinSpans<kColumns>(c, range, index, spans);
-  const float inverse = 1.0f / row.l;
-  float* out = c.out.data + segment.first_token * c.out.stride + size_t{blockIdx.x} * c.padded;
-  ForEachColumn<kColumns>(c, [&](uint32_t j, uint32_t e) { out[e] = row.o[j] * inverse; });
-}
-
 // --- launch --------------------------------------------------------------------------------------
 
 template <typename Kv, int kParts, int kPairs, bool kShared = false>
@@ -203,8 +137,6 @@ void LaunchRange(const AttendCall& call, SegmentRange range, const LaunchContext
   } else {
     LaunchDecoded<Kv, kParts, kPairs, kShared>(call, range, context);
   }
-  context.Run(JoinKernel<(kWidest + kThreads - 1) / kThreads>, dim3(call.heads, range.count),
-              kThreads, 0, call, range);
   if (call.rows.single) return;
   if (chosen) {
     LaunchChosen<Kv, kParts>(call, range, true, context);

@@ -80,10 +80,14 @@ struct AttendCall {
   FloatMatrix out = {};       // [T, H · Dp]; null data: keys and values are appended, no more
 };
 
-// o [segments, H, kMostSpans, Dp], then m and l [segments, H, kMostSpans, 2].
+// Partials are kept for this many segments.
+constexpr uint32_t KeptSegments(uint32_t segments) {
+  return segments < kSpanSegments ? segments : kSpanSegments;
+}
+// o [kept, H, kMostSpans, Dp], then m and l [kept, H, kMostSpans, 2], then how many spans' partials
+// are there [kept, H].
 constexpr size_t AttendPartialFloats(uint32_t segments, uint32_t heads, uint32_t padded) {
-  const uint32_t kept = segments < kSpanSegments ? segments : kSpanSegments;
-  return size_t{kept} * heads * kMostSpans * (padded + 2);
+  return size_t{KeptSegments(segments)} * heads * (kMostSpans * (padded + 2) + 1);
 }
 
 }  // namespace rivulet

@@ -43,7 +43,7 @@ class AttendStream
     other_s_ = reinterpret_cast<float*>(behind);
     full_ = reinterpret_cast<uint64_t*>(behind + kScoreBytes);
     empty_ = full_ + range.slots;
-    item_of_ = reinterpret_cast<uint32_t*>(empty_ + range.slots);
+    items_ = reinterpret_cast<Item*>(behind + kScoreBytes + range.slots * 2 * sizeof(uint64_t));
   }
 
   __device__ void Run() {
@@ -61,26 +61,25 @@ class AttendStream
  private:
   static constexpr uint32_t kNoItem = UINT32_MAX, kAllLanes = 0xffffffffu;
   static constexpr size_t kScoreBytes = kRows * kScoreStride * sizeof(float);
-  static constexpr size_t kBytesOfSlot = 2 * sizeof(uint64_t) + sizeof(uint32_t);
+  static constexpr size_t kBytesOfSlot = 2 * sizeof(uint64_t) + sizeof(Item);
 
-  using Base::block_, Base::c_, Base::k_, Base::lane_, Base::last_block_, Base::next_, Base::o_,
-      Base::range_, Base::s_, Base::tiling_, Base::units_, Base::warp_;
+  using Base::c_, Base::item_, Base::k_, Base::lane_, Base::next_, Base::range_, Base::s_,
+      Base::tiling_, Base::units_, Base::warp_;
 
-  __device__ uint32_t HeadTiles() const { return c_.kv_heads * tiling_.head_tiles; }
-  __device__ void TakeItem(uint32_t item) { Base::Take(item / HeadTiles(), item % HeadTiles()); }
   __device__ bf16* Slot() const { return k_ + ring_.at * Base::Plane(); }
 
   // --- the warp that copies ----------------------------------------------------------------------
 
   __device__ void Produce() {
-    const uint32_t items = units_[kSpanSegments] * HeadTiles();
+    const uint32_t items = units_[range_.count] * c_.kv_heads * tiling_.head_tiles;
     for (uint32_t item = blockIdx.x; item < items; item = gridDim.x + NextItem()) {
-      TakeItem(item);
+      item_ = TakeItem<false>(c_, range_, tiling_, units_, item);
       if (begun_) Base::FetchNextItem();
-      CopyItem(item);
+      CopyItem();
     }
     Begin(false);
-    ClaimSlot(kNoItem);
+    ClaimSlot();
+    if (lane_ == 0) items_[ring_.at].place = kNoItem;
     ArriveWithCopies(&full_[ring_.at]);
     Base::LeaveItems(items);
   }
@@ -97,14 +96,15 @@ class AttendStream
     if (fetch) Base::FetchNextItem();
   }
 
-  __device__ void CopyItem(uint32_t item) {
-    Pages pages = PagesOf(block_);
-    for (; block_ <= last_block_; ++block_) {
-      const Pages next = PagesOf(block_ + 1);
+  __device__ void CopyItem() {
+    Pages pages = PagesOf(item_.block);
+    for (bool first = true; item_.block <= item_.last_block; ++item_.block, first = false) {
+      const Pages next = PagesOf(item_.block + 1);
       const bool full = __all_sync(kAllLanes, pages.count == kChunk);
-      ClaimSlot(item);
+      ClaimSlot();
+      if (first && lane_ == 0) items_[ring_.at] = item_;
       CopyPages(pages.keys, pages.count, full);
-      ClaimSlot(item);
+      ClaimSlot();
       CopyPages(pages.values, pages.count, full);
       pages = next;
     }
@@ -122,10 +122,9 @@ class AttendStream
 
   // Waits until the next slot may be written. Before the kernels before have ended, only pages that
   // earlier steps wrote may be copied, and there is no reason to wait while slots are free.
-  __device__ void ClaimSlot(uint32_t item) {
-    if (!ring_.first_round || !Base::IsOld(block_ + 1)) Begin(item != kNoItem);
+  __device__ void ClaimSlot() {
+    if (!ring_.first_round || !Base::IsOld(item_.block + 1)) Begin(true);
     WaitBarrier(&empty_[ring_.at], ring_.parity ^ 1);
-    if (lane_ == 0) item_of_[ring_.at] = item;
   }
 
   __device__ void CopyPages(const bf16* rows, uint32_t count, bool full) {
@@ -166,20 +165,28 @@ class AttendStream
   // --- the warps that attend ---------------------------------------------------------------------
 
   __device__ void Consume() {
-    AwaitLastKernel();  // for queries, and for the partials of the last launch to be joined
+    AwaitLastKernel();   // for queries, and for the partials of the last launch to be joined
+    bool ended = false;  // an item, which is joined after the next one's first block
     for (;;) {
       WaitBarrier(&full_[ring_.at], ring_.parity);
-      const uint32_t item = item_of_[ring_.at];
-      if (item == kNoItem) return;
-      TakeItem(item);
-      Base::ClearOutputs(o_);
-      Base::TakeQueries();
-      Meet();
-      for (; block_ <= last_block_; ++block_) {
-        AddBlock();
+      item_ = items_[ring_.at];
+      const bool more = item_.place != kNoItem;
+      if (more) BeginItem();
+      for (bool first = true;; first = false) {
+        if (more) AddBlock();
+        if (first && ended) Base::JoinIfLast();
+        if (!more) return;
         if (Base::EndsSpan()) Base::EndSpan();
+        if (++item_.block > item_.last_block) break;
       }
+      ended = Base::EndItem();
     }
+  }
+
+  __device__ void BeginItem() {
+    Base::ResetRows();
+    Base::TakeQueries();
+    Base::Meet();
   }
 
   // Scores of the next block go to the other buffer, since a warp may still read these weights.
@@ -187,10 +194,10 @@ class AttendStream
     WaitBarrier(&full_[ring_.at], ring_.parity);
     Base::Score(Slot());
     LeaveSlot();
-    Meet();
+    Base::Meet();
     Base::Weigh();
     WaitBarrier(&full_[ring_.at], ring_.parity);
-    Meet();
+    Base::Meet();
     Base::AddValues(Slot());
     LeaveSlot();
     float* const other = other_s_;
@@ -204,14 +211,11 @@ class AttendStream
     ring_.Advance(range_.slots);
   }
 
-  // Of the warps that attend.
-  __device__ static void Meet() { asm volatile("bar.sync 1, %0;\n" ::"n"(kThreads) : "memory"); }
-
   Ring ring_;                // of the next slot, for the warp that copies and for each that attends
   bool begun_ = false;       // the warp that copies: the kernels before have ended
   float* other_s_;           // [kRows, kScoreStride]
   uint64_t *full_, *empty_;  // [slots]
-  uint32_t* item_of_;        // [slots]
+  Item* items_;              // [slots], where a slot begins one
 };
 
 }  // namespace rivulet::cuda::softmax
