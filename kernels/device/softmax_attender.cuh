@@ -10,6 +10,7 @@
 
 #include "kernels/device/softmax_item.cuh"
 #include "kernels/device/softmax_partials.cuh"
+#include "kernels/device/softmax_weights.cuh"
 
 namespace rivulet::cuda::softmax {
 
@@ -421,53 +422,31 @@ class Attender {
     }
   }
 
-  // Eight lanes have a row, each eight of its tokens.
-  __device__ uint32_t SoftmaxRow(int pass) const { return pass * 16 + threadIdx.x / 8; }
+  // Eight lanes have a row; or a warp, where none has more than one.
+  __device__ bool WarpsHaveRows() const { return !kWalk && tiling_.heads <= kWarps; }
+  __device__ uint32_t LanesOfRow() const { return WarpsHaveRows() ? 32 : 8; }
+  __device__ uint32_t SoftmaxRow(int pass) const { return pass * 16 + threadIdx.x / LanesOfRow(); }
+  __device__ bool LeadsRow() const { return threadIdx.x % LanesOfRow() == 0; }
 
-  // Scores to weights, in place: bf16 in the first half of a row, the second parts behind them. All
-  // threads of a row take part; a warp without rows has nothing to do, since nothing reads them.
+  // Scores to weights. A warp without rows has nothing to do, since nothing reads theirs.
   __device__ void Weigh() {
-    const uint32_t eight = threadIdx.x % 8, token = item_.block * kBlock + eight * 8;
+    if (WarpsHaveRows()) {
+      if (warp_ < item_.heads) WeighRows<32>(0);
+    } else if (kWalk || warp_ * 4 < item_.heads) {
 #pragma unroll
-    for (int pass = 0; pass < kTiles; ++pass) {
-      if (!kWalk && warp_ * 4 >= item_.heads) continue;
-      float* row = s_ + SoftmaxRow(pass) * kScoreStride;
-      float x[8];
-      LoadEight(x, row + eight * 8);
-      const uint32_t seen = kChosen ? ChosenOfEight(pass, token) : UINT32_MAX;
-      float top = kNothing;
-#pragma unroll
-      for (uint32_t i = 0; i < 8; ++i) {
-        x[i] = Sees(pass, token + i, seen >> i) ? x[i] : kNothing;
-        top = fmaxf(top, x[i]);
-      }
-#pragma unroll
-      for (int step = 4; step > 0; step /= 2) {
-        top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, step));
-      }
-      const float largest = fmaxf(m_[pass], top);
-      // e^{kNothing - x} is zero for every number x, so no weight needs a branch.
-      const float subtracted = largest == kNothing ? 0.0f : largest;
-      const float scale = expf(m_[pass] - subtracted);
-      float sum = 0.0f;
-      uint4 high, low;
-#pragma unroll
-      for (uint32_t i = 0; i < 8; ++i) {
-        x[i] = expf(x[i] - subtracted);
-        if (kParts == 1) x[i] = AsStored(static_cast<const bf16*>(nullptr), x[i]);
-        sum += x[i];
-      }
-      SplitEight(x, high, low);
-#pragma unroll
-      for (int step = 4; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
-      m_[pass] = largest;
-      l_[pass] = fmaf(l_[pass], scale, sum);
-      __syncwarp();  // the row's scores have been read
-      bf16* to = reinterpret_cast<bf16*>(row) + eight * 8;
-      *reinterpret_cast<uint4*>(to) = high;
-      if (kParts == 2) *reinterpret_cast<uint4*>(to + kBlock) = low;
-      if (eight == 0) scale_[SoftmaxRow(pass)] = scale;
+      for (int pass = 0; pass < kTiles; ++pass) WeighRows<8>(pass);
     }
+  }
+  template <uint32_t kLanes>
+  __device__ void WeighRows(int pass) {
+    constexpr uint32_t kTokens = kBlock / kLanes;
+    const uint32_t lane = threadIdx.x % kLanes, row = pass * 16 + threadIdx.x / kLanes;
+    const uint32_t token = item_.block * kBlock + lane * kTokens;
+    const uint32_t seen = kChosen ? ChosenOfEight(pass, token & ~7u) >> token % 8 : UINT32_MAX;
+    const float scale =
+        WeighRow<kLanes, kParts>(s_ + row * kScoreStride, lane, m_[pass], l_[pass],
+                                 [&](uint32_t i) { return Sees(pass, token + i, seen >> i); });
+    if (lane == 0) scale_[row] = scale;
   }
 
   // `chosen`: whether the token is among those that a choice leaves, in the lowest bit.
@@ -609,7 +588,7 @@ class Attender {
       joined_l_[pass] = Joined(joined_l_[pass], l_[pass], w.first, w.second);
       m_[pass] = kNothing;
       l_[pass] = 0.0f;
-      if (threadIdx.x % 8 == 0) join_[SoftmaxRow(pass)] = {w.first, w.second};
+      if (LeadsRow()) join_[SoftmaxRow(pass)] = {w.first, w.second};
     }
     Meet();
 #pragma unroll
@@ -633,7 +612,7 @@ class Attender {
     Meet();  // the last join's weights have been read
 #pragma unroll
     for (int pass = 0; pass < kTiles; ++pass) {
-      if (threadIdx.x % 8 == 0) scale_[SoftmaxRow(pass)] = 1.0f / joined_l_[pass];
+      if (LeadsRow()) scale_[SoftmaxRow(pass)] = 1.0f / joined_l_[pass];
     }
     Meet();
     ForEachTwo(joined_, [&](uint32_t row, uint32_t column, float first, float second) {
@@ -655,7 +634,7 @@ class Attender {
 #pragma unroll
     for (int pass = 0; pass < kTiles; ++pass) {
       const uint32_t row = SoftmaxRow(pass);
-      if (threadIdx.x % 8 != 0 || !Present(row)) continue;
+      if (!LeadsRow() || !Present(row)) continue;
       const size_t index = PartialIndex(c_, item_.place, HeadOf(row), item_.span_index);
       *PartialLength(c_, index) = {m_[pass], l_[pass]};
     }

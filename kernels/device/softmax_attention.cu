@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(kThreads) AppendKernel(const __grid_constant__
   AllowNextKernel();
   const DeviceSegment segment = c.rows.segments[blockIdx.y];
   AwaitLastKernel();
-  if (blockIdx.x == 0 && blockIdx.z == 0) {
+  if (c.out.data != nullptr && blockIdx.x == 0 && blockIdx.z == 0) {
     for (uint32_t head = threadIdx.x; head < c.heads; head += kThreads) {
       *PartialCount(c, blockIdx.y % kSpanSegments, head) = 0;
     }

@@ -96,7 +96,7 @@ class Sessions {
   std::vector<float> Run(const std::vector<Piece>& pieces, bool single, bool keeps_alone = false) {
     const AttendCall call = CallFor({pieces, single});
     AttendCall run = call;
-    if (keeps_alone) run.out.data = nullptr;
+    if (keeps_alone) run.out.data = nullptr, run.partials = nullptr;
     device_->Attend(run);
     return ResultsOf(call);
   }

@@ -29,7 +29,8 @@ class AttendStream
 
  public:
   using Base::kRows;
-  // Blocks that share a processor. With heads of 256 the ring of one takes all of its memory.
+  // Blocks that share a processor: some attend while others wait. They share its memory, and a ring
+  // has three slots, or two of heads of 256.
   static constexpr int kResident = kPairs <= 2 ? 3 : 2;
 
   __host__ __device__ static constexpr size_t SharedBytes(uint32_t padded, uint32_t slots) {
