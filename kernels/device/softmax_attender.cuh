@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// One block of the grid of AttendKernel (softmax_attention.cu): it finds its share of the step, and
+// One block of the grid of AttendKernel (softmax_launch.cuh): it finds its share of the step, and
 // reads keys and values for up to 16 · kTiles query rows at a time.
 #ifndef RIVULET_KERNELS_DEVICE_SOFTMAX_ATTENDER_CUH_
 #define RIVULET_KERNELS_DEVICE_SOFTMAX_ATTENDER_CUH_
@@ -16,8 +16,8 @@ namespace rivulet::cuda::softmax {
 
 // Which query rows a kernel is for.
 enum class RowKind : uint8_t {
-  kDecoded,   // segments of one token
-  kStreamed,  // the same, with keys and values copied by a warp of their own (softmax_stream.cuh)
+  kDecoded,   // segments of one token: pages of fp32, values that are keys, chosen pools
+  kStreamed,  // segments of one token: all others (softmax_stream.cuh)
   kWalked,    // of longer segments
 };
 
@@ -41,7 +41,7 @@ class Attender {
   static constexpr bool kStream = kKind == RowKind::kStreamed;
   // Threads that fetch items and that count partials, and the place in units_ for the next item.
   static constexpr uint32_t kFetcher = kStream ? kThreads : 0, kCounter = kThreads - 32;
-  static constexpr uint32_t kNext = kSpanSegments + 1;
+  static constexpr uint32_t kNextItem = kSpanSegments + 1, kUnits = kSpanSegments + 4;
   static constexpr uint32_t kStages = sizeof(Kv) == 4 ? 1 : 2;
   static constexpr uint32_t kValuesAhead = kStages - 1;
   static constexpr uint32_t kRows = 16 * kTiles;
@@ -52,7 +52,7 @@ class Attender {
     const size_t row = (padded + kPad) * sizeof(bf16);
     return row * (kRows * kParts + StoredBlocks(slots) * kPlanes * kBlock) +
            kRows * (kScoreStride + 3) * sizeof(float) + sizeof(EndedItem) +
-           (kSpanSegments + 4) * sizeof(uint32_t);
+           kUnits * sizeof(uint32_t);
   }
 
   __device__ Attender(const AttendCall& call, SegmentRange range, std::byte* memory)
@@ -95,6 +95,9 @@ class Attender {
   }
 
  protected:
+  // Of the block's shared memory that this class uses.
+  __device__ std::byte* End() const { return reinterpret_cast<std::byte*>(units_ + kUnits); }
+
   __device__ uint32_t Padded() const { return kExact ? kWidest : c_.padded; }
   __device__ uint32_t Stride() const { return Padded() + kPad; }  // of a row in shared memory
   __device__ uint32_t Eights() const { return Padded() / 8; }
@@ -116,7 +119,7 @@ class Attender {
   __device__ bool IsOld(uint32_t end_block) const {
     return end_block * kBlock <= item_.first / kChunk * kChunk;
   }
-  // Whether StartCopies reads nothing else. Which pools a row chose is found in the step itself.
+  // Whether StartCopies reads old pages alone. Which pools a row chose is found in the step itself.
   __device__ bool BeginsWithOldPages() const {
     return !kWalk && !kChosen && IsOld(item_.block + kStages);
   }
@@ -138,9 +141,9 @@ class Attender {
   }
   __device__ uint32_t NextItem(uint32_t item) {
     if (kWalk) return item + gridDim.x;
-    if (threadIdx.x == kFetcher) units_[kNext] = next_;
+    if (threadIdx.x == kFetcher) units_[kNextItem] = next_;
     __syncthreads();
-    return gridDim.x + units_[kNext];
+    return gridDim.x + units_[kNextItem];
   }
   // Each item is followed by a fetch. The one that comes last leaves zero.
   __device__ void LeaveItems(uint32_t items) const {
@@ -343,13 +346,13 @@ class Attender {
     CommitCopies();
   }
   __device__ void CopyKeys(uint32_t stage) {
-    constexpr uint32_t kNext = kStages - kValuesAhead;
+    constexpr uint32_t kKeys = kStages - kValuesAhead;
     bf16* const to = Place(k_ + stage * kPlanes * Plane(), warp_);
-    if (item_.block + kStages <= item_.last_block) CopyKeys(to, rows_[kNext]);
+    if (item_.block + kStages <= item_.last_block) CopyKeys(to, rows_[kKeys]);
     CommitCopies();
 #pragma unroll
-    for (uint32_t i = 0; i < kNext; ++i) rows_[i] = rows_[i + 1];
-    rows_[kNext] = RowsOf(item_.block + kStages + 1, warp_);
+    for (uint32_t i = 0; i < kKeys; ++i) rows_[i] = rows_[i + 1];
+    rows_[kKeys] = RowsOf(item_.block + kStages + 1, warp_);
   }
 
   // --- queries -----------------------------------------------------------------------------------
@@ -609,7 +612,6 @@ class Attender {
   }
 
   __device__ void WriteOutput() {
-    Meet();  // the last join's weights have been read
 #pragma unroll
     for (int pass = 0; pass < kTiles; ++pass) {
       if (LeadsRow()) scale_[SoftmaxRow(pass)] = 1.0f / joined_l_[pass];
@@ -656,7 +658,7 @@ class Attender {
   float* scale_;  // [kRows]: of what is before the block; at the end 1 / l
   float2* join_;  // [kRows]
   EndedItem* ended_;
-  uint32_t* units_;  // [kSpanSegments + 1], then see kNext
+  uint32_t* units_;  // [kUnits]: see CountUnits, and kNextItem
 
   uint32_t next_ = UINT32_MAX;  // of the fetcher: what FetchNextItem found
 

@@ -3,7 +3,8 @@
 // Softmax attention over pages of keys and values (softmax_operations.h).
 //
 // AppendKernel writes the step's keys and values: rows of chunks that end in the step to their
-// pages, later ones to the tail. AttendKernel then reads (a decode row's first pages before that).
+// pages, later ones to the tail. AttendKernel then reads, or AttendStreamKernel where segments have
+// one token (a decode row's first pages before that).
 // A block takes one kv head and up to 16 · kTiles query rows of it: the head's queries of a token,
 // or of a tile of tokens. All rows of a tile have spans of the same length.
 //
@@ -15,11 +16,12 @@
 //
 // A token that a row does not see has p = 0, so a block or a span of such tokens changes nothing,
 // and a row's bits do not depend on the rows beside it. Of segments of one token a block of the
-// grid reads one span or several adjacent ones (SpansOfGroup), and the block that is the last to
-// write a partial joins all of them; other rows walk all their spans and join as they go, by the
-// same function.
+// grid reads one span or several adjacent ones (SpansOfGroup). Where a row sees several, the block
+// that is the last to write a partial joins all of them; other rows walk their spans and join as
+// they go, by the same function.
 //
-// Bytes expected: keys and values once for each tile of rows. Partials of decode rows stay in L2.
+// Bytes expected: keys and values once for each tile of rows. Partials of decode rows are written
+// and read in L2; those of heads that are 64, 128 or 256 wide never reach memory (DropPartials).
 #include "kernels/device/softmax_launch.cuh"
 #include "kernels/device/softmax_partials.cuh"
 
@@ -174,7 +176,13 @@ void LaunchPages(const AttendCall& call, const LaunchContext& context) {
 
 void LaunchAttend(const AttendCall& call, bool fp32_products, const LaunchContext& context) {
   const uint32_t widest = call.values_are_keys ? kMostSharedWidth : kMostAttendedWidth;
-  if (call.padded > widest) context.Check(cudaErrorInvalidValue);
+  const auto misaligned = [](const float* pointer, size_t bytes) {
+    return reinterpret_cast<uintptr_t>(pointer) % bytes != 0;
+  };
+  if (call.padded > widest || misaligned(call.partials, kPartialAlignment) ||
+      misaligned(call.out.data, sizeof(float4)) || call.out.stride % 4 != 0) {
+    context.Check(cudaErrorInvalidValue);
+  }
   if (!call.bf16_pages) {
     LaunchPages<float, 2>(call, context);
   } else if (fp32_products) {

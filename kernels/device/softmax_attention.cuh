@@ -18,6 +18,8 @@ constexpr uint32_t kChunk = 16;
 constexpr uint32_t kWarps = 4;  // of a block of the grid
 constexpr uint32_t kThreads = kWarps * 32;
 
+constexpr uint32_t kAllLanes = 0xffffffffu;
+
 constexpr float kNothing = -__builtin_huge_valf();
 
 // The slot of a page that the segment reads or writes.

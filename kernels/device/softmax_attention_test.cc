@@ -403,17 +403,17 @@ std::vector<float> Repeated(const std::vector<float>& once, uint32_t times) {
   return result;
 }
 
-// A block copies the first 64 or 128 tokens of a span before it waits for the kernel before it, if
-// earlier steps have written them: here the last of their pages is one that the step before has
-// just sealed, and only the embedding lies between. Shapes that choose their tokens copy nothing
-// early, and with a small window the step before is too short for the next ones to queue up behind
-// it: there this is a test of correct results only.
+// A block copies as many of its first tokens as it has room for before it waits for the kernel
+// before it, if earlier steps have written them: here the last of their pages is one that the step
+// before has just sealed, and only the embedding lies between. Shapes that choose their tokens copy
+// nothing early, and with a small window the step before is too short for the next ones to queue up
+// behind it: there this is a test of correct results only.
 TEST_P(SoftmaxOperation, ReadsThePageThatTheStepBeforeHasSealed) {
   FakeDevice fake;
   Sessions expected(&fake, GetParam(), kSealing + 1), got(device_.get(), GetParam(), kSealing + 1);
   for (const uint32_t tokens : {1, 3}) {
     const auto once = SealedAndRead(expected, tokens, 1);
-    for (const uint32_t copies : {1, 4}) {  // of four, rows enough for the kernel of many
+    for (const uint32_t copies : {1, 4}) {
       const auto results = SealedAndRead(got, tokens, copies);
       ExpectNear(once[0], results[0], bound(), "busy");
       ExpectNear(Repeated(once[1], copies), results[1], bound(), "sealing");
@@ -471,7 +471,8 @@ TEST_P(SoftmaxOperation, HasTheSameBitsForEveryCut) {
   }
 }
 
-// Blocks take several spans of a row then, in any order, and a launch has 256 rows at most.
+// Blocks take several spans of a row at a time then, if it has 8 kv heads or more, in any order;
+// and a launch has 256 rows at most.
 TEST_P(SoftmaxOperation, HasTheSameBitsInALargeStep) {
   constexpr size_t kRows = 300;
   const std::vector<Piece> rows = {{0, 8201, 1}, {1, 40, 1}, {2, 4099, 1}};
@@ -507,6 +508,14 @@ INSTANTIATE_TEST_SUITE_P(
                     Shape{"bf16_200", 8, 1, 200, 0, true, kRounded},
                     Shape{"bf16_256", 2, 1, 256, 0, true, kRounded},
                     Shape{"bf16_70_heads", 70, 1, 32, 0, true, kRounded},
+                    Shape{"bf16_8_kv_heads", 8, 8, 64, 0, true, kRounded},
+                    Shape{"bf16_16_kv_heads", 16, 16, 16, 0, true, kRounded},
+                    Shape{"bf16_64_groups_of_20", 40, 2, 64, 0, true, kRounded},
+                    Shape{"fp32_bf16_pages_40", 2, 2, 40, 0, true, kExact},
+                    Shape{"fp32_bf16_pages_64", 10, 2, 64, 0, true, kExact},
+                    Shape{"fp32_bf16_pages_100", 5, 1, 100, 0, true, kExact},
+                    Shape{"fp32_bf16_pages_200", 4, 1, 200, 0, true, kExact},
+                    Shape{"fp32_bf16_pages_256", 4, 1, 256, 0, true, kExact},
                     Shape{"bf16_window_1", 2, 1, 32, 1, true, kRounded},
                     Shape{"bf16_window_40", 4, 2, 96, 40, true, kRounded},
                     Shape{"bf16_window_8000", 4, 2, 64, 8000, true, kRounded},

@@ -68,11 +68,11 @@ __device__ void CountUnits(const AttendCall& c, SegmentRange range, uint32_t tok
     }
 #pragma unroll
     for (uint32_t step = 1; step < 32; step *= 2) {
-      const uint32_t other = __shfl_up_sync(0xffffffffu, sum, step);
+      const uint32_t other = __shfl_up_sync(kAllLanes, sum, step);
       if (lane >= step) sum += other;
     }
     if (i < range.count) units[i + 1] = before + sum;
-    before += __shfl_sync(0xffffffffu, sum, 31);
+    before += __shfl_sync(kAllLanes, sum, 31);
   }
   if (lane == 0) units[0] = 0;
 }

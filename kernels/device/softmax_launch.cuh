@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// How AttendKernel is launched for the rows of some segments (softmax_attention.cu). Kernels of
+// How AttendKernel and AttendStreamKernel are launched for the rows of some segments. Kernels of
 // rows that see chosen pools are compiled apart, in chosen_attention.cu.
 #ifndef RIVULET_KERNELS_DEVICE_SOFTMAX_LAUNCH_CUH_
 #define RIVULET_KERNELS_DEVICE_SOFTMAX_LAUNCH_CUH_
@@ -24,9 +24,6 @@ __global__ void __launch_bounds__(kThreads, ResidentBlocks(kTiles, kShared))
   Attender<Kv, kParts, kTiles, kPairs, kKind, kShared, kChosen>(call, range, memory).Run();
 }
 
-constexpr uint32_t kSharedOfABlock = 227 << 10, kSharedOfAProcessor = 228 << 10;
-constexpr uint32_t kSharedOfTheChip = 1 << 10;  // for each block
-
 // Groups of spans: enough for an even load, if contexts are long. With 20 for each block 128 rows
 // of 4096 tokens took 534 us instead of 528 on an H200.
 inline uint32_t SpansOfGroup(uint32_t spans, uint32_t blocks) {
@@ -36,10 +33,11 @@ inline uint32_t SpansOfGroup(uint32_t spans, uint32_t blocks) {
   return together;
 }
 
-// The blocks of a kernel for segments of one token, which take groups of range.spans spans.
-inline uint32_t DecodeBlocks(SegmentRange& range, uint32_t heads, uint32_t shared,
+// The blocks of a kernel for segments of one token, which take groups of range.spans spans. `most`:
+// of a processor, if memory allows.
+inline uint32_t DecodeBlocks(SegmentRange& range, uint32_t heads, uint32_t shared, uint32_t most,
                              const LaunchContext& context) {
-  const uint32_t resident = max(1u, min(8u, kSharedOfAProcessor / (shared + kSharedOfTheChip)));
+  const uint32_t resident = max(1u, min(most, kSharedOfBlocks / (shared + kSharedReserve)));
   const uint32_t spans = range.count * heads * kMostSpans;
   const uint32_t blocks = min(spans, context.processors * resident);
   range.spans = SpansOfGroup(spans, blocks);
@@ -53,7 +51,7 @@ void LaunchKernel(const AttendCall& call, SegmentRange range, const LaunchContex
   using Work = Attender<Kv, kParts, kTiles, kPairs, kKind, kShared, kChosen>;
   const auto kernel = AttendKernel<Kv, kParts, kTiles, kPairs, kKind, kShared, kChosen>;
   static const cudaError_t prepared =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedOfABlock);
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedOfBlocks);
   context.Check(prepared);
   const auto shared = static_cast<uint32_t>(Work::SharedBytes(call.padded, 0));
   const Tiling tiling = Tiling::Of(call.heads / call.kv_heads, Work::kRows, !kWalk);
@@ -63,7 +61,7 @@ void LaunchKernel(const AttendCall& call, SegmentRange range, const LaunchContex
     // A segment's tiles: its tokens' and one that is cut by its beginning.
     blocks = (call.rows.tokens / tiling.tokens + 2 * range.count) * heads;
   } else {
-    blocks = DecodeBlocks(range, heads, shared, context);
+    blocks = DecodeBlocks(range, heads, shared, 8, context);
   }
   context.Run(kernel, dim3(blocks), kThreads, shared, call, range);
 }
@@ -83,16 +81,17 @@ void LaunchStream(const AttendCall& call, SegmentRange range, const LaunchContex
   constexpr uint32_t kMostSlots = 8;
   const auto kernel = AttendStreamKernel<kParts, kPairs, kExact>;
   static const cudaError_t prepared =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedOfABlock);
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedOfBlocks);
   context.Check(prepared);
-  constexpr size_t kShare = kSharedOfAProcessor / Work::kResident - kSharedOfTheChip;
+  constexpr size_t kShare = kSharedOfBlocks / Work::kResident - kSharedReserve;
   range.slots = 1;
   while (range.slots < kMostSlots && Work::SharedBytes(call.padded, range.slots + 1) <= kShare) {
     ++range.slots;
   }
   const auto shared = static_cast<uint32_t>(Work::SharedBytes(call.padded, range.slots));
   const Tiling tiling = Tiling::Of(call.heads / call.kv_heads, Work::kRows, true);
-  const uint32_t blocks = DecodeBlocks(range, call.kv_heads * tiling.head_tiles, shared, context);
+  const uint32_t blocks =
+      DecodeBlocks(range, call.kv_heads * tiling.head_tiles, shared, Work::kResident, context);
   context.Run(kernel, dim3(blocks), kStreamThreads, shared, call, range);
 }
 

@@ -28,6 +28,8 @@ inline constexpr uint32_t kMostSpans = 32;
 inline constexpr uint32_t kLeastSpanBits = 8;
 // Partials are kept for this many segments at a time.
 inline constexpr uint32_t kSpanSegments = 256;
+// Bytes: lines of L2, which are dropped when partials have been joined.
+inline constexpr size_t kPartialAlignment = 128;
 // The widest head.
 inline constexpr uint32_t kMostAttendedWidth = 256;
 // The same where values are the keys themselves.
@@ -76,8 +78,9 @@ struct AttendCall {
   uint32_t v_stride = 0;
   size_t tail_key_offset = 0, tail_value_offset = 0;
   size_t page_key_offset = 0, page_value_offset = 0;
-  float* partials = nullptr;  // [AttendPartialFloats]
-  FloatMatrix out = {};       // [T, H · Dp]; null data: keys and values are appended, no more
+  float* partials = nullptr;  // [AttendPartialFloats], at a multiple of kPartialAlignment
+  // [T, H · Dp], rows at multiples of 16 bytes. Null data: keys and values are appended, no more.
+  FloatMatrix out = {};
 };
 
 // Partials are kept for this many segments.

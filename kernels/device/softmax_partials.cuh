@@ -84,19 +84,19 @@ struct SpanWeights {
     float largest = lengths.x;
 #pragma unroll
     for (uint32_t step = 1; step < 32; step *= 2) {
-      const float other = __shfl_up_sync(0xffffffffu, largest, step);
+      const float other = __shfl_up_sync(kAllLanes, largest, step);
       if (lane >= step) largest = fmaxf(other, largest);
     }
-    const float before = __shfl_up_sync(0xffffffffu, largest, 1);
+    const float before = __shfl_up_sync(kAllLanes, largest, 1);
     const JoinWeights w(lane == 0 ? kNothing : before, lengths.x);
     first = w.first;
     second = w.second;
   }
   // Those of another lane.
   __device__ SpanWeights(const SpanWeights& other, uint32_t lane)
-      : first(__shfl_sync(0xffffffffu, other.first, lane)),
-        second(__shfl_sync(0xffffffffu, other.second, lane)),
-        l(__shfl_sync(0xffffffffu, other.l, lane)) {}
+      : first(__shfl_sync(kAllLanes, other.first, lane)),
+        second(__shfl_sync(kAllLanes, other.second, lane)),
+        l(__shfl_sync(kAllLanes, other.l, lane)) {}
 };
 
 // What has been joined of four neighbouring columns.
@@ -116,7 +116,7 @@ struct JoinedFour {
   }
 };
 
-// By a warp: joined partials are never written to memory, where no line of L2 belongs to two heads.
+// By a warp: drops lines of L2 instead of writing them to memory. A head's outputs are whole lines.
 __device__ inline void DropPartials(const AttendCall& c, const float* outputs, uint32_t spans) {
   constexpr uint32_t kLine = 32;  // floats
   __syncwarp();                   // all lanes have read theirs
@@ -126,47 +126,65 @@ __device__ inline void DropPartials(const AttendCall& c, const float* outputs, u
   }
 }
 
-// By a warp: joins a head's partials and writes its output. A lane has the lengths of one span, and
-// four columns of many spans at once: each wait is for L2. Other blocks wrote them, so L1 is passed
-// by. kDrop: heads are kWidest wide, and nothing is to be written to memory.
-template <bool kDrop, uint32_t kWidest>
-__device__ void JoinHead(const AttendCall& c, const SpansOfRow& spans, uint32_t head) {
-  static_assert(kMostSpans == 32, "a span for each lane");
-  constexpr uint32_t kFours = kDrop ? (kWidest + 127) / 128 : 1, kAtOnce = kFours == 1 ? 10 : 7;
-  const uint32_t lane = threadIdx.x % 32, last = spans.count - 1;
-  const size_t index = PartialIndex(c, spans.place, head, 0);
-  const float* const outputs = PartialOutput(c, index);
-  float* const out = c.out.data + spans.token * c.out.stride + size_t{head} * c.padded;
-  const float2 lengths = __ldcg(PartialLength(c, index + min(lane, last)));
-  for (uint32_t begin = 0; begin < c.padded; begin += kFours * 128) {
-    const uint32_t column = begin + lane * 4;
-    JoinedFour four[kFours];
-#pragma unroll 1
-    for (uint32_t first = 0; first < spans.count; first += kAtOnce) {
-      float4 next[kAtOnce][kFours];
+// A lane's columns of a head's partials: groups of four, 128 columns from each other.
+template <uint32_t kFours>
+struct JoinedColumns {
+  // Spans that are asked for at once: as many as registers allow, since each wait is for L2.
+  static constexpr uint32_t kAtOnce = kFours == 1 ? 10 : 7;
+
+  JoinedFour four[kFours];
+
+  // Spans from `first` on. Other blocks wrote them, so L1 is passed by.
+  __device__ void Add(const AttendCall& c, const float* outputs, uint32_t column, uint32_t first,
+                      uint32_t spans, float2 lengths) {
+    float4 next[kAtOnce][kFours];
 #pragma unroll
-      for (uint32_t i = 0; i < kAtOnce; ++i) {
-        const float* const from = outputs + size_t{min(first + i, last)} * c.padded;
+    for (uint32_t i = 0; i < kAtOnce; ++i) {
+      const float* const from = outputs + size_t{min(first + i, spans - 1)} * c.padded;
 #pragma unroll
-        for (uint32_t j = 0; j < kFours; ++j) {
-          next[i][j] =
-              __ldcg(reinterpret_cast<const float4*>(from + min(column + j * 128, c.padded - 4)));
-        }
-      }
-      const SpanWeights weights(lengths);
-#pragma unroll
-      for (uint32_t i = 0; i < kAtOnce; ++i) {
-        const SpanWeights of_span(weights, (first + i) % 32);
-        if (first + i >= spans.count) continue;
-#pragma unroll
-        for (uint32_t j = 0; j < kFours; ++j) four[j].Add(of_span, next[i][j]);
+      for (uint32_t j = 0; j < kFours; ++j) {
+        const uint32_t at = min(column + j * 128, c.padded - 4);
+        next[i][j] = __ldcg(reinterpret_cast<const float4*>(from + at));
       }
     }
+    const SpanWeights weights(lengths);  // while they are on their way
+#pragma unroll
+    for (uint32_t i = 0; i < kAtOnce; ++i) {
+      const SpanWeights of_span(weights, (first + i) % 32);
+      if (first + i >= spans) continue;
+#pragma unroll
+      for (uint32_t j = 0; j < kFours; ++j) four[j].Add(of_span, next[i][j]);
+    }
+  }
+
+  __device__ void Write(const AttendCall& c, float* out, uint32_t column) const {
 #pragma unroll
     for (uint32_t j = 0; j < kFours; ++j) {
       const uint32_t at = column + j * 128;
       if (at < c.padded) *reinterpret_cast<float4*>(out + at) = four[j].Output();
     }
+  }
+};
+
+// By a warp: joins a head's partials and writes its output. A lane has the lengths of one span.
+// kDrop: heads are kWidest wide, and partials are dropped afterwards.
+template <bool kDrop, uint32_t kWidest>
+__device__ void JoinHead(const AttendCall& c, const SpansOfRow& spans, uint32_t head) {
+  static_assert(kMostSpans == 32, "a span for each lane");
+  constexpr uint32_t kFours = kDrop ? (kWidest + 127) / 128 : 1;
+  using Columns = JoinedColumns<kFours>;
+  const uint32_t lane = threadIdx.x % 32;
+  const size_t index = PartialIndex(c, spans.place, head, 0);
+  const float* const outputs = PartialOutput(c, index);
+  float* const out = c.out.data + spans.token * c.out.stride + size_t{head} * c.padded;
+  const float2 lengths = __ldcg(PartialLength(c, index + min(lane, spans.count - 1)));
+  for (uint32_t column = lane * 4; column < c.padded + lane * 4; column += kFours * 128) {
+    Columns columns;
+#pragma unroll 1
+    for (uint32_t first = 0; first < spans.count; first += Columns::kAtOnce) {
+      columns.Add(c, outputs, column, first, spans.count, lengths);
+    }
+    columns.Write(c, out, column);
   }
   if (kDrop) DropPartials(c, outputs, spans.count);
 }

@@ -1,14 +1,15 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A block of the grid of AttendStreamKernel (softmax_attention.cu), for many segments of one token.
-// Its last warp copies keys and values through a ring, from one item to the next without a pause;
-// the others attend to them as Attender does, in the same order, so the bits are the same.
+// A block of the grid of AttendStreamKernel (softmax_launch.cuh), for segments of one token and
+// pages of bf16. Its last warp copies keys and values through a ring, from one item to the next
+// without a pause; the others attend to them as Attender does, in the same order, so the bits are
+// the same.
 //
 //   ring      blocks of 64 tokens: keys, values, keys, values ...; a slot's full barrier says that
 //             its copies have come, its empty barrier that no warp reads it any more
-//   items     a slot of keys that begins an item has its number; kNoItem ends the work
+//   items     with a slot of keys that begins an item comes what the item is; kNoItem ends the work
 //
-// Bytes expected: keys and values once, partials once.
+// Bytes expected: keys and values once for each tile of heads.
 #ifndef RIVULET_KERNELS_DEVICE_SOFTMAX_STREAM_CUH_
 #define RIVULET_KERNELS_DEVICE_SOFTMAX_STREAM_CUH_
 
@@ -29,8 +30,8 @@ class AttendStream
 
  public:
   using Base::kRows;
-  // Blocks that share a processor: some attend while others wait. They share its memory, and a ring
-  // has three slots, or two of heads of 256.
+  // Blocks that share a processor: some attend while others wait. They share its memory, so a ring
+  // has three slots with heads of 128, and two with heads of 256.
   static constexpr int kResident = kPairs <= 2 ? 3 : 2;
 
   __host__ __device__ static constexpr size_t SharedBytes(uint32_t padded, uint32_t slots) {
@@ -39,8 +40,7 @@ class AttendStream
 
   __device__ AttendStream(const AttendCall& call, SegmentRange range, std::byte* memory)
       : Base(call, range, memory) {
-    auto* const behind =
-        reinterpret_cast<std::byte*>(units_) + (kSpanSegments + 4) * sizeof(uint32_t);
+    std::byte* const behind = Base::End();
     other_s_ = reinterpret_cast<float*>(behind);
     full_ = reinterpret_cast<uint64_t*>(behind + kScoreBytes);
     empty_ = full_ + range.slots;
@@ -60,7 +60,7 @@ class AttendStream
   }
 
  private:
-  static constexpr uint32_t kNoItem = UINT32_MAX, kAllLanes = 0xffffffffu;
+  static constexpr uint32_t kNoItem = UINT32_MAX;
   static constexpr size_t kScoreBytes = kRows * kScoreStride * sizeof(float);
   static constexpr size_t kBytesOfSlot = 2 * sizeof(uint64_t) + sizeof(Item);
 
@@ -75,25 +75,25 @@ class AttendStream
     const uint32_t items = units_[range_.count] * c_.kv_heads * tiling_.head_tiles;
     for (uint32_t item = blockIdx.x; item < items; item = gridDim.x + NextItem()) {
       item_ = TakeItem<false>(c_, range_, tiling_, units_, item);
-      if (begun_) Base::FetchNextItem();
+      if (awaited_) Base::FetchNextItem();
       CopyItem();
     }
-    Begin(false);
+    AwaitKernels(false);
     ClaimSlot();
     if (lane_ == 0) items_[ring_.at].place = kNoItem;
     ArriveWithCopies(&full_[ring_.at]);
     Base::LeaveItems(items);
   }
 
-  // Of the item in work. Only after the kernels before may the counter be touched.
+  // What was fetched for after the item in work. Kernels before may still use the counter.
   __device__ uint32_t NextItem() {
-    Begin(true);
+    AwaitKernels(true);
     return __shfl_sync(kAllLanes, next_, 0);
   }
-  __device__ void Begin(bool fetch) {
-    if (begun_) return;
+  __device__ void AwaitKernels(bool fetch) {
+    if (awaited_) return;
     AwaitLastKernel();
-    begun_ = true;
+    awaited_ = true;
     if (fetch) Base::FetchNextItem();
   }
 
@@ -124,7 +124,7 @@ class AttendStream
   // Waits until the next slot may be written. Before the kernels before have ended, only pages that
   // earlier steps wrote may be copied, and there is no reason to wait while slots are free.
   __device__ void ClaimSlot() {
-    if (!ring_.first_round || !Base::IsOld(item_.block + 1)) Begin(true);
+    if (!ring_.first_round || !Base::IsOld(item_.block + 1)) AwaitKernels(true);
     WaitBarrier(&empty_[ring_.at], ring_.parity ^ 1);
   }
 
@@ -140,6 +140,7 @@ class AttendStream
         const uint32_t of_part = __shfl_sync(kAllLanes, count, part);
         Base::CopyRows(Base::Place(Slot(), part), OfLane(rows, part), of_part);
       }
+      __syncwarp();  // the lane that arrives also does for zeros that others have stored
     }
     ArriveWithCopies(&full_[ring_.at]);
     ring_.Advance(range_.slots);
@@ -213,7 +214,7 @@ class AttendStream
   }
 
   Ring ring_;                // of the next slot, for the warp that copies and for each that attends
-  bool begun_ = false;       // the warp that copies: the kernels before have ended
+  bool awaited_ = false;     // the warp that copies: the kernels before have ended
   float* other_s_;           // [kRows, kScoreStride]
   uint64_t *full_, *empty_;  // [slots]
   Item* items_;              // [slots], where a slot begins one

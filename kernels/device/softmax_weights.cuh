@@ -40,17 +40,17 @@ __device__ void StoreParts(bf16* to, const float (&x)[8], uint32_t distance) {
 // Σ p: eight tokens ascending, then one tree over eight sums, whichever lanes have them.
 template <uint32_t kLanes, uint32_t kTokens>
 __device__ float SumOfWeights(const float (&p)[kTokens]) {
-  constexpr uint32_t kAll = 0xffffffffu, kLanesOfEight = 8 / kTokens;
+  constexpr uint32_t kLanesOfEight = 8 / kTokens;
   const uint32_t first = threadIdx.x % 32 / kLanesOfEight * kLanesOfEight;
   float sum = 0.0f;
 #pragma unroll
   for (uint32_t i = 0; i < 8; ++i) {
     const float own = p[i % kTokens];
-    sum += kLanesOfEight == 1 ? own : __shfl_sync(kAll, own, first + i / kTokens);
+    sum += kLanesOfEight == 1 ? own : __shfl_sync(kAllLanes, own, first + i / kTokens);
   }
 #pragma unroll
   for (uint32_t step = kLanes / 2; step >= kLanesOfEight; step /= 2) {
-    sum += __shfl_xor_sync(kAll, sum, step);
+    sum += __shfl_xor_sync(kAllLanes, sum, step);
   }
   return sum;
 }
@@ -72,7 +72,7 @@ __device__ float WeighRow(float* row, uint32_t lane, float& m, float& l, Sees&& 
   }
 #pragma unroll
   for (uint32_t step = kLanes / 2; step > 0; step /= 2) {
-    top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, step));
+    top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, step));
   }
   const float largest = fmaxf(m, top);
   // e^{kNothing - x} is zero for every number x, so no weight needs a branch.
