@@ -64,6 +64,30 @@ class RunTest(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(result.stdout, "bad_test: 10 cases\n")
 
+    def test_parts_have_all_cases_once(self):
+        self.add("good_test", "pass")
+        ran = []
+        for part in ("1/3", "2/3", "3/3"):
+            result = self.run_tests("--at-once", "2", "--part", part)
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+            count = 4 if part == "1/3" else 3
+            self.assertIn(f"| `good_test` | {count} | {count} | 0 | 0 |  |", result.stdout)
+            for log in (self.packed / "logs").glob("*.log"):
+                ran += [line.split("/")[1] for line in log.read_text().splitlines() if line.startswith("[ RUN")]
+                log.unlink()
+        self.assertEqual(sorted(ran), [str(i) for i in range(10)])
+
+    def test_a_part_may_have_no_cases(self):
+        self.add("good_test", "pass")
+        result = self.run_tests("--part", "11/11")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        self.assertIn("| `good_test` | 0 | 0 | 0 | 0 |  |", result.stdout)
+
+    def test_refuses_wrong_parts(self):
+        self.add("good_test", "pass")
+        for part in ("0/3", "4/3", "2", "a/b", "1/0"):
+            self.assertEqual(self.run_tests("--part", part).returncode, 2, part)
+
     def test_shows_what_a_failed_case_printed(self):
         self.add("bad_test", FAILS)
         result = self.run_tests("--at-once", "1")
