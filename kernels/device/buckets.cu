@@ -12,12 +12,12 @@
 #include "kernels/device/arithmetic.cuh"
 #include "kernels/device/buckets_operations.h"
 #include "kernels/device/launch.cuh"
+#include "kernels/device/warp_scan.cuh"
 
 namespace rivulet::cuda {
 namespace {
 
 constexpr uint32_t kChunk = 16;  // C
-constexpr uint32_t kAllLanes = 0xffffffffu;
 constexpr int kMostShared = 200 << 10;
 
 // --- hashes ------------------------------------------------------------------------------------

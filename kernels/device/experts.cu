@@ -12,6 +12,7 @@
 #include "kernels/device/experts_operations.h"
 #include "kernels/device/fours.cuh"
 #include "kernels/device/products.cuh"
+#include "kernels/device/warp_scan.cuh"
 
 namespace rivulet::cuda {
 namespace {
@@ -20,7 +21,6 @@ namespace {
 
 constexpr uint32_t kRouteWarps = 32;  // of a block, a token each: the bits of one word of members
 constexpr uint32_t kRouteThreads = kRouteWarps * 32;
-constexpr uint32_t kAllLanes = 0xffffffffu;
 
 // Keys have the order in which experts are chosen: the larger logit, then the lower id. No two
 // experts have the same one, and none is 0.
@@ -170,11 +170,7 @@ __device__ bool IsThere(const DeviceRows& rows, uint32_t token) {
 // The sum over the threads before this one. `scratch` [kRouteWarps]. total: of all threads.
 __device__ uint32_t SumBefore(uint32_t x, uint32_t* scratch, uint32_t& total) {
   const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  uint32_t sum = x;
-  for (uint32_t step = 1; step < 32; step *= 2) {
-    const uint32_t other = __shfl_up_sync(kAllLanes, sum, step);
-    if (lane >= step) sum += other;
-  }
+  const uint32_t sum = WarpScan(x, lane);
   __syncthreads();  // an earlier sum may still be read
   if (lane == 31) scratch[warp] = sum;
   __syncthreads();

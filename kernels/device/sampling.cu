@@ -6,6 +6,7 @@
 #include "kernels/device/arithmetic.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/device/sampling_operations.h"
+#include "kernels/device/warp_scan.cuh"
 
 namespace rivulet::cuda {
 namespace {
@@ -16,7 +17,6 @@ using ull = unsigned long long;
 constexpr uint32_t kThreads = 1024;
 constexpr uint32_t kWarps = kThreads / 32;
 static_assert(kWarps == 32, "a warp joins what all have found");
-constexpr uint32_t kAll = 0xffffffffu;
 // The first buckets of a search are of falling weight, 16 for each factor e; later ones are of 8
 // bits of the key.
 constexpr uint32_t kBuckets = 512;
@@ -63,29 +63,19 @@ struct Row {
 };
 
 __device__ ull WarpSum(ull x) {
-  for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(kAll, x, step);
-  return x;
-}
-
-// The sum of the lanes up to this one.
-__device__ ull WarpScan(ull x) {
-  const uint32_t lane = threadIdx.x % 32;
-  for (uint32_t step = 1; step < 32; step *= 2) {
-    const ull other = __shfl_up_sync(kAll, x, step);
-    if (lane >= step) x += other;
-  }
+  for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(kAllLanes, x, step);
   return x;
 }
 
 // The sum of the threads up to this one.
 __device__ ull BlockScan(ull x, Shared& shared) {
   const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  x = WarpScan(x);
+  x = WarpScan(x, lane);
   __syncthreads();  // sums may still be read
   if (lane == 31) shared.sums[warp] = x;
   __syncthreads();
   if (warp == 0) {
-    const ull sum = WarpScan(shared.sums[lane]);
+    const ull sum = WarpScan(shared.sums[lane], lane);
     __syncwarp();
     shared.sums[lane] = sum;
   }
@@ -108,8 +98,8 @@ struct Largest {
   }
   __device__ void OfWarp() {
     for (int step = 16; step > 0; step /= 2) {
-      const float x = __shfl_xor_sync(kAll, best, step);
-      const uint32_t i = __shfl_xor_sync(kAll, id, step);
+      const float x = __shfl_xor_sync(kAllLanes, best, step);
+      const uint32_t i = __shfl_xor_sync(kAllLanes, id, step);
       if (x > best || (x == best && i < id)) best = x, id = i;
     }
   }
@@ -337,7 +327,7 @@ __device__ void WeighParts(const Kept& kept, uint32_t begin, uint32_t part, uint
   if (lane == 0) shared.sums[warp] = sum;
   __syncthreads();
   if (warp == 0) {
-    const ull scanned = WarpScan(shared.sums[lane]);
+    const ull scanned = WarpScan(shared.sums[lane], lane);
     __syncwarp();
     shared.sums[lane] = scanned;
   }
@@ -368,13 +358,13 @@ __device__ uint32_t Draw(const Kept& kept, ull random_bits, Shared& shared) {
   }
   if (threadIdx.x < 32) {
     for (; begin < end; begin += 32) {
-      const ull sum = WarpScan(kept.Weight(begin + threadIdx.x, end));
-      const uint32_t reached = __ballot_sync(kAll, place < sum);
+      const ull sum = WarpScan(kept.Weight(begin + threadIdx.x, end), threadIdx.x % 32);
+      const uint32_t reached = __ballot_sync(kAllLanes, place < sum);
       if (reached != 0) {
         if (threadIdx.x == 0) shared.found = begin + __ffs(static_cast<int>(reached)) - 1;
         break;
       }
-      place -= __shfl_sync(kAll, sum, 31);
+      place -= __shfl_sync(kAllLanes, sum, 31);
     }
   }
   __syncthreads();
@@ -399,7 +389,7 @@ __device__ float SumOfExp(const Row& row, Shared& shared) {
   }
   __syncthreads();
   if (threadIdx.x < 32) {
-    for (int step = 8; step > 0; step /= 2) sum += __shfl_down_sync(kAll, sum, step);
+    for (int step = 8; step > 0; step /= 2) sum += __shfl_down_sync(kAllLanes, sum, step);
   }
   return sum;  // in thread 0
 }

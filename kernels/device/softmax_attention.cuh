@@ -11,14 +11,13 @@
 #include "kernels/device/bulk_copy.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/device/softmax_operations.h"
+#include "kernels/device/warp_scan.cuh"
 
 namespace rivulet::cuda::softmax {
 
 constexpr uint32_t kChunk = 16;
 constexpr uint32_t kWarps = 4;  // of a block of the grid
 constexpr uint32_t kThreads = kWarps * 32;
-
-constexpr uint32_t kAllLanes = 0xffffffffu;
 
 constexpr float kNothing = -__builtin_huge_valf();
 

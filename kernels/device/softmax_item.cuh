@@ -66,11 +66,7 @@ __device__ void CountUnits(const AttendCall& c, SegmentRange range, uint32_t tok
     if (i < range.count) {
       sum = UnitsOf<kWalk>(c, range, c.rows.segments[range.first + i], tokens);
     }
-#pragma unroll
-    for (uint32_t step = 1; step < 32; step *= 2) {
-      const uint32_t other = __shfl_up_sync(kAllLanes, sum, step);
-      if (lane >= step) sum += other;
-    }
+    sum = WarpScan(sum, lane);
     if (i < range.count) units[i + 1] = before + sum;
     before += __shfl_sync(kAllLanes, sum, 31);
   }

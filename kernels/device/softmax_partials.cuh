@@ -81,12 +81,8 @@ struct SpanWeights {
 
   __device__ explicit SpanWeights(float2 lengths) : l(lengths.y) {
     const uint32_t lane = threadIdx.x % 32;
-    float largest = lengths.x;
-#pragma unroll
-    for (uint32_t step = 1; step < 32; step *= 2) {
-      const float other = __shfl_up_sync(kAllLanes, largest, step);
-      if (lane >= step) largest = fmaxf(other, largest);
-    }
+    const float largest =
+        WarpScan(lengths.x, lane, [](float before, float own) { return fmaxf(before, own); });
     const float before = __shfl_up_sync(kAllLanes, largest, 1);
     const JoinWeights w(lane == 0 ? kNothing : before, lengths.x);
     first = w.first;

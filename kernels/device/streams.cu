@@ -7,6 +7,7 @@
 #include "kernels/device/arithmetic.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/device/stream_operations.h"
+#include "kernels/device/warp_scan.cuh"
 
 namespace rivulet::cuda {
 namespace {
@@ -14,7 +15,6 @@ namespace {
 constexpr uint32_t kThreads = 256;
 constexpr uint32_t kMost = kMostDeviceStreams;
 constexpr uint32_t kMostWeights = (2 + kMost) * kMost;
-constexpr uint32_t kAllLanes = 0xffffffffu;
 
 __device__ float ExactSigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
