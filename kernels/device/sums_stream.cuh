@@ -33,8 +33,10 @@ struct StreamForm {
   // Blocks that share a processor.
   static constexpr uint32_t kMostBlocks = !kChannel ? 4 : kKeyTiles > 8 ? 2 : 3;
   // Tiles of 16 value columns of a warp: two where their state is small, whose chains of products
-  // then run side by side.
-  static constexpr int kTiles = kKey * kNumber <= 256 ? 2 : 1;
+  // then run side by side. With decays by channel, of which fewer blocks share a processor, up to
+  // bf16 states with keys of 256.
+  static constexpr uint32_t kSmallState = kChannel && kBf16State ? 512 : 256;
+  static constexpr int kTiles = kKey * kNumber <= kSmallState ? 2 : 1;
 };
 
 // A barrier of a ring completes a phase when the place was filled (full) or read (empty). Keys are

@@ -154,10 +154,7 @@ class Consumer : public StreamWork<Form> {
       p = TransposedScores(score, g_ < l_.columns && !(c_.delta && g_ == 0));
     }
     uint32_t token[kTiles];
-#pragma unroll
-    for (uint32_t c = 0; c < kTiles; ++c) {
-      token[c] = c_.delta ? Solve(c, score, sum[c]) : TokenValues(c);
-    }
+    c_.delta ? Solve(score, sum, token) : TakeTokenValues(token);
 #pragma unroll
     for (uint32_t c = 0; c < kTiles; ++c) {
       TakeValues(c, token[c]);
@@ -183,50 +180,67 @@ class Consumer : public StreamWork<Form> {
     for (uint32_t i = 0; i < 4 * kTiles; ++i) sum[i / 4][i % 4] *= weight;
   }
 
-  // (k·k_s) e^{c - c_s}, in every lane; `score`: the lane's score of those eight rows of
-  // which s is one.
-  __device__ float KeyScore(float score, uint32_t s) const {
-    if constexpr (Form::kChannel) return KeysAt<float>(l_.key_scores)[s];
-    return __shfl_sync(0xffffffffu, score, s % 8 * 4);
+  // Lane (g, t) has the number of value column g + 8 · (t % 2) of tile t / 2, or of the only tile:
+  // what lane t = 0 has as the first query's.
+  __device__ uint32_t TileOfLane() const { return t_ / 2 % kTiles; }
+  __device__ uint32_t ColumnOfLane() const { return Column(TileOfLane()) + g_ + t_ % 2 * 8; }
+  __device__ float NumberOfLane(const float (&sum)[kTiles][4]) const {
+    float x = 0.0f;
+#pragma unroll
+    for (uint32_t i = 0; i < 2 * kTiles; ++i) {
+      const float number = __shfl_sync(0xffffffffu, sum[i / 2][i % 2 * 2], g_ * 4);
+      if (t_ % (2 * kTiles) == i) x = number;
+    }
+    return x;
   }
 
-  // u = β (v - k S̄ - Σ_{s<place} (k·k_s) e^{c - c_s} u_s) of value columns g and g + 8, as a pair.
-  // Lanes of column 0 have k S̄.
-  __device__ uint32_t Solve(uint32_t c, const float (&score)[4], const float (&sum)[4]) const {
-    float u[2];
-    const bf16* const column = Values() + Column(c) + g_;
-    const float* value = StageAt<float>(l_.token_v) + Column(c) + g_;
+  // (k·k_s) e^{c - c_s} of rows 8 · half on, in every lane; `score`: the lane's scores of rows g
+  // and g + 8.
+  __device__ void KeyScores(const float (&score)[4], uint32_t half, float (&of)[8]) const {
 #pragma unroll
-    for (uint32_t half = 0; half < 2; ++half) u[half] = value[half * 8] - sum[half * 2];
-    const uint32_t place = this->place_;
-    const auto take = [&](uint32_t s, float key_score) {
-      const float weight = -key_score;
-      const float near = fmaf(weight, __bfloat162float(column[s * dv_]), u[0]);
-      const float far = fmaf(weight, __bfloat162float(column[s * dv_ + 8]), u[1]);
-      u[0] = s < place ? near : u[0];
-      u[1] = s < place ? far : u[1];
-    };
-    // Four rows at a time, whose loads run at once: 9 of 15 rows on average.
+    for (uint32_t s = 0; s < 8; ++s) {
+      of[s] = Form::kChannel ? KeysAt<float>(l_.key_scores)[half * 8 + s]
+                             : __shfl_sync(0xffffffffu, score[2 * half], s * 4);
+    }
+  }
+
+  // u = β (v - k S̄ - Σ_{s<place} (k·k_s) e^{c - c_s} u_s), of value columns g and g + 8 of each
+  // tile as a pair. Column 0 of `sum` is k S̄. A lane solves for one value column.
+  __device__ void Solve(const float (&score)[4], const float (&sum)[kTiles][4],
+                        uint32_t (&token)[kTiles]) const {
+    const uint32_t e = ColumnOfLane(), place = this->place_;
+    const bf16* const column = Values() + e;
+    float u = StageAt<float>(l_.token_v)[e] - NumberOfLane(sum);
 #pragma unroll
     for (uint32_t half = 0; half < 2; ++half) {
-#pragma unroll 1
-      for (uint32_t s = half * 8; s < min(place, half * 8 + 8); s += 4) {
+      if (half * 8 >= place) break;
+      float key_score[8];
+      KeyScores(score, half, key_score);
 #pragma unroll
-        for (uint32_t j = 0; j < 4; ++j) take(s + j, KeyScore(score[2 * half], s + j));
+      for (uint32_t i = 0; i < 8; ++i) {
+        const uint32_t s = half * 8 + i;
+        const float next = fmaf(-key_score[i], __bfloat162float(column[s * dv_]), u);
+        u = s < place ? next : u;
       }
     }
-    const float beta = NumberOf(l_.beta);
-    const uint32_t solved = PackRounded(beta * u[0], beta * u[1]);
-    return __shfl_sync(0xffffffffu, solved, g_ * 4);
+    u *= NumberOf(l_.beta);
+    const uint32_t solved = PackRounded(u, __shfl_xor_sync(0xffffffffu, u, 1));
+#pragma unroll
+    for (uint32_t c = 0; c < kTiles; ++c) {
+      token[c] = __shfl_sync(0xffffffffu, solved, g_ * 4 + 2 * c);
+    }
   }
 
-  // The token's values of value columns g and g + 8, as a pair.
-  __device__ uint32_t TokenValues(uint32_t c) const {
-    const float* value = StageAt<float>(l_.token_v) + Column(c) + g_;
+  // The token's values of value columns g and g + 8 of each tile, as a pair.
+  __device__ void TakeTokenValues(uint32_t (&token)[kTiles]) const {
     const float step = c_.times_step ? NumberOf(l_.step) : 1.0f;
-    float near = value[0], far = value[8];
-    if (c_.times_step) near *= step, far *= step;
-    return PackRounded(near, far);
+#pragma unroll
+    for (uint32_t c = 0; c < kTiles; ++c) {
+      const float* value = StageAt<float>(l_.token_v) + Column(c) + g_;
+      float near = value[0], far = value[8];
+      if (c_.times_step) near *= step, far *= step;
+      token[c] = PackRounded(near, far);
+    }
   }
 
   // The values of tile c as a left operand: those of the tail, the token's, and zeros in the rows
@@ -275,20 +289,14 @@ class Consumer : public StreamWork<Form> {
     }
   }
 
-  // Gates the outputs, which lanes t = 0 have, and stores them. There is one query. Lane (g, t)
-  // does it for number g + 8 · (t % 2) of tile t / 2, or of the only tile.
+  // Gates the outputs, of which a lane has one, and stores them. There is one query.
   __device__ void WriteGated(const float (&sum)[kTiles][4]) const {
-    float x = 0.0f;
-#pragma unroll
-    for (uint32_t i = 0; i < 2 * kTiles; ++i) {
-      const float number = __shfl_sync(0xffffffffu, sum[i / 2][i % 2 * 2], g_ * 4);
-      if (t_ % (2 * kTiles) == i) x = number;
-    }
-    const uint32_t c = t_ / 2 % kTiles, e = Column(c) + g_ + t_ % 2 * 8;
+    float x = NumberOfLane(sum);
+    const uint32_t e = ColumnOfLane();
     if (c_.skip != nullptr) x = fmaf(StageAt<float>(l_.skip)[e], StageAt<float>(l_.token_v)[e], x);
     x *= Silu(gate_factor_ * StageAt<float>(l_.gate)[e]);
     const float squares = SquaresOf<4, 1>(x, t_ % 2 == 1);
-    if (t_ >= 2 * kTiles || !Has(c)) return;
+    if (t_ >= 2 * kTiles || !Has(TileOfLane())) return;
     const auto token = static_cast<uint32_t>(Base::Token());
     const uint32_t column = this->unit_ * c_.value_dim + this->first_ + e;
     StoreOperand(c_.gated.y, token, column, x * StageAt<float>(l_.weight)[e]);

@@ -100,6 +100,7 @@ class KeyWarp : public StreamWork<Form> {
 
   // All that comes from device memory is asked for before any of it is used.
   __device__ void PrepareChannels() {
+    if (first_row_ > this->place_) return StoreNoScores();
     RowNumbers decays;
     float before[kNumbers], own[kNumbers];
     FetchTokenDecays(before, own);
@@ -168,6 +169,13 @@ class KeyWarp : public StreamWork<Form> {
     for (uint32_t i = 0; i < kRows * kNumbers; ++i) {
       const uint32_t row = i / kNumbers, j = i % kNumbers;
       Row(first_row_ + row)[lane_ + 32 * j] = __float2bfloat16_rn(keys[row][j] * decays[row][j]);
+    }
+  }
+
+  // Of rows that there are not yet.
+  __device__ void StoreNoScores() const {
+    for (uint32_t i = lane_; i < l_.columns * kRows; i += 32) {
+      At<bf16>(l_.scores)[i / kRows * (kChunk + kPad) + first_row_ + i % kRows] = bf16{};
     }
   }
 
