@@ -6,6 +6,7 @@
 
 #include "kernels/base/check.h"
 #include "kernels/base/status.h"
+#include "kernels/device/segment_turns.h"
 
 namespace rivulet {
 namespace {
@@ -65,6 +66,7 @@ DeviceRows DeviceTimer::OneTokenEach(uint32_t rows, uint64_t chunks) {
     segments.push_back({r, 1, chunks * kChunk + r % kChunk, r, r, r, 0});
     tokens.push_back(r);
   }
+  SetTurns(segments, kChunk);
   return {Copy(segments), Copy(tokens), rows, rows, true};
 }
 

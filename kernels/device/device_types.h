@@ -30,7 +30,9 @@ struct alignas(16) DeviceSegment {
   uint64_t position;
   uint32_t base_in, base_out;
   uint32_t tail;
-  uint32_t unused;
+  // Kernels whose blocks take the next work that is left take segment i + turn (modulo 2^32) as
+  // number i, where `turn` is that of segment i (segment_turns.h). 0 everywhere: as they lie.
+  uint32_t turn;
 };
 
 struct DeviceRows {

@@ -65,7 +65,7 @@ class ProgramProducer : public ProgramWork<Form> {
   __device__ bool TakeSegment(uint32_t n) {
     const uint32_t segment = Over(n, l_.of_segment);
     const uint32_t unit = n - segment * l_.of_segment.divisor;
-    Base::Take(c_.rows.segments[segment], unit, Over(unit, l_.of_group));
+    Base::Take(c_.rows.segments[SegmentInTurn(c_.rows, segment)], unit, Over(unit, l_.of_group));
     return this->segment_.tokens != 0;
   }
   // Unit n, or the next one that has a token; false where there is none.

@@ -82,7 +82,7 @@ class Producer : public StreamWork<Form> {
         is_long ? run * l_.run : l_.long_runs * l_.run + (run - l_.long_runs) * l_.short_run;
     const uint32_t segment = Over(piece, l_.of_segment);
     const uint32_t rest = piece - segment * l_.of_segment.divisor;
-    place.segment = c_.rows.segments[segment];
+    place.segment = c_.rows.segments[SegmentInTurn(c_.rows, segment)];
     place.at = segment;
     place.unit = Over(rest, l_.of_unit);
     place.split = rest - place.unit * l_.splits;
@@ -107,7 +107,9 @@ class Producer : public StreamWork<Form> {
     if (split == l_.splits) split = 0, ++unit;
     if (unit == c_.units) {
       unit = 0;
-      if (++at_ < c_.rows.segment_count) this->segment_ = c_.rows.segments[at_];
+      if (++at_ < c_.rows.segment_count) {
+        this->segment_ = c_.rows.segments[SegmentInTurn(c_.rows, at_)];
+      }
     }
     Base::Take(this->segment_, unit, split);
   }

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <numeric>
 #include <random>
+#include <span>
 #include <type_traits>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "kernels/base/check.h"
 #include "kernels/device/device_buffers.h"
 #include "kernels/device/device_operations.h"
+#include "kernels/device/segment_turns.h"
 
 namespace rivulet {
 namespace {
@@ -219,6 +221,7 @@ void DeviceSuiteRun::Step(std::span<const Piece> pieces, const Form& form) {
   first_rows_.clear();
   Description d;
   for (const Piece& piece : pieces) AddPiece(piece, form, d);
+  SetTurns(std::span(d.segments).first(form.single ? d.segments.size() : form.decodes), chunk());
   if (form.padding != 0) AddPadding(form.padding, d);
   const Sent sent = Send(d);
   const size_t rows = d.text_rows.size();

@@ -31,6 +31,7 @@
 #include "kernels/base/thread_pool.h"
 #include "kernels/device/device_operations.h"
 #include "kernels/device/sampling_operations.h"
+#include "kernels/device/segment_turns.h"
 #include "server/engine/device_engine_class.h"
 #include "server/engine/device_model.h"
 #include "server/engine/device_states.h"
@@ -415,6 +416,7 @@ StepDescription DeviceEngine::Describe(const StepPlan& plan, const Recording* re
       here.segment_of()[s.first_token + i] = static_cast<uint32_t>(r);
     }
   }
+  SetTurns({here.segments(), LeadingSingles(plan)}, capacity().fold_interval);
   return here;
 }
 
