@@ -48,7 +48,7 @@ class FenwickUnit : public FenwickFold<kSingle, kParts, kBf16Pages> {
   static constexpr int kColumnTiles = kSingle ? 1 : 2;  // of 8 queries
 
   __device__ FenwickUnit(const FenwickCall& call, std::byte* memory, uint32_t tiles)
-      : FenwickFold<kSingle, kParts, kBf16Pages>(call, memory, tiles) {}
+      : FenwickFold<kSingle, kParts, kBf16Pages>(call, memory, tiles, SegmentOfBlock(call)) {}
 
   // `ahead`: all pages of the launch fit into L2.
   __device__ void Run(bool ahead) {
@@ -57,7 +57,7 @@ class FenwickUnit : public FenwickFold<kSingle, kParts, kBf16Pages> {
     auto begin = static_cast<uint32_t>(segment_.position % kChunk);
     uint32_t done = 0;
     chunk_ = segment_.position / kChunk;
-    table_ = c_.pages.slots + c_.pages.segments[blockIdx.y].first;
+    table_ = c_.pages.slots + c_.pages.segments[SegmentOfBlock(c_)].first;
     live_ = LivePages(chunk_, c_.pages.levels);
     // Neither the pages nor the tail depends on the kernels of this step.
     StartPages(ahead);
@@ -82,6 +82,11 @@ class FenwickUnit : public FenwickFold<kSingle, kParts, kBf16Pages> {
   }
 
  private:
+  // Blocks begin in the order of their numbers.
+  __device__ static uint32_t SegmentOfBlock(const FenwickCall& call) {
+    return SegmentInTurn(call.rows, blockIdx.y);
+  }
+
   // --- before the kernel before has ended --------------------------------------------------------
 
   // The first tiles that this warp will multiply; and the rest of its pages on their way to L2,

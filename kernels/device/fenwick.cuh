@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "kernels/device/fenwick_operations.h"
+#include "kernels/device/shared_work.cuh"
 #include "kernels/device/sums.cuh"
 
 namespace rivulet::cuda {
@@ -77,9 +78,10 @@ class FenwickBlock {
   using Front = Fixed<kSingle, kParts>;
   static constexpr uint32_t kQueries = Front::kQueries;
 
-  __device__ FenwickBlock(const FenwickCall& call, std::byte* memory, uint32_t tiles)
+  __device__ FenwickBlock(const FenwickCall& call, std::byte* memory, uint32_t tiles,
+                          uint32_t segment)
       : c_(call),
-        segment_(call.rows.segments[blockIdx.y]),
+        segment_(call.rows.segments[segment]),
         all_tiles_(call.padded_value / 16),
         splits_((all_tiles_ + tiles - 1) / tiles),
         head_(blockIdx.x / splits_),

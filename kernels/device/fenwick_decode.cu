@@ -68,7 +68,7 @@ class FenwickDecode : public FenwickFold<true, kParts, kBf16Pages> {
   static constexpr uint32_t kHeldBytes = kInShared * kTileBytes;  // of a page, in shared memory
 
   __device__ FenwickDecode(const FenwickCall& call, std::byte* memory)
-      : FenwickFold<true, kParts, kBf16Pages>(call, memory, 1) {
+      : FenwickFold<true, kParts, kBf16Pages>(call, memory, 1, blockIdx.y) {
     const Sizes<true, kParts> sizes(call, 1);
     query_ = reinterpret_cast<float*>(memory + sizes.end);
     reads_ = query_ + call.padded_key;

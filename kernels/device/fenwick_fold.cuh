@@ -29,8 +29,9 @@ class FenwickFold : public FenwickBlock<kSingle, kParts, kBf16Pages> {
       Block::s_, Block::scratch_, Block::segment_, Block::t_, Block::table_, Block::Tile,
       Block::tiles_, Block::TokenAt, Block::v_, Block::warp_, Block::Warps;
 
-  __device__ FenwickFold(const FenwickCall& call, std::byte* memory, uint32_t tiles)
-      : Block(call, memory, tiles) {}
+  __device__ FenwickFold(const FenwickCall& call, std::byte* memory, uint32_t tiles,
+                         uint32_t segment)
+      : Block(call, memory, tiles, segment) {}
 
   __device__ void Fold() {
     const uint32_t made = PageMadeBy(chunk_, c_.pages.levels);

@@ -35,7 +35,7 @@ struct StreamForm {
   // Tiles of 16 value columns of a warp: two where their state is small, whose chains of products
   // then run side by side. With decays by channel, of which fewer blocks share a processor, up to
   // bf16 states with keys of 256.
-  static constexpr uint32_t kSmallState = kChannel && kBf16State ? 512 : 256;
+  static constexpr uint32_t kSmallState = kBf16State ? 512 : 256;
   static constexpr int kTiles = kKey * kNumber <= kSmallState ? 2 : 1;
 };
 
