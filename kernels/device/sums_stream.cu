@@ -3,11 +3,11 @@
 // One token of each of many segments: what sums_decode.cu does, at the speed at which the states
 // can be read. A piece of work is some value columns of one unit of one segment; pieces in a row
 // that share keys and queries form a group. A block takes runs of pieces. One of its warps
-// (Producer) brings the state, the tail's values and the token's numbers of one piece after the
-// other into a ring of stages in shared memory, one or several (KeyWarp) prepare what a group
-// shares, and the others (Consumer) read and fold the states. Several blocks share a processor, so
-// that it also reads while one of them waits. The order of every sum is that of sums.cu, so the
-// bits are the same.
+// (Producer) brings the states of one piece after the other into a ring of stages in shared memory,
+// another (NumberWarp) the tail's values and the token's numbers, one or several (KeyWarp) bring
+// and prepare what a group shares, and the others (Consumer) read and fold the states. Several
+// blocks share a processor, so that it also reads while one of them waits. The order of every sum
+// is that of sums.cu, so the bits are the same.
 //
 // Bytes expected: the state once, the tail's rows, and, for a row that ends a chunk, the state once
 // more.
@@ -18,6 +18,7 @@
 #include "kernels/device/sums_stream.cuh"
 #include "kernels/device/sums_stream_consumer.cuh"
 #include "kernels/device/sums_stream_keys.cuh"
+#include "kernels/device/sums_stream_numbers.cuh"
 #include "kernels/device/sums_stream_producer.cuh"
 
 namespace rivulet::cuda {
@@ -38,14 +39,22 @@ uint32_t LeastPieces(const RecurCall& call) {
 constexpr uint32_t kBarrierBytes = 256;
 static_assert(sizeof(StreamBarriers) <= kBarrierBytes);
 
+// Of a block: consumers, those that prepare keys, NumberWarp and the producer.
+template <typename Form>
+constexpr uint32_t Threads(uint32_t consumers) {
+  return (consumers + Form::kKeyWarps + 2) * 32;
+}
+
 template <typename Form>
 __device__ void InitBarriers(StreamBarriers& barriers, const StreamLayout& layout) {
   for (uint32_t s = 0; s < layout.stages; ++s) {
-    InitBarrier(&barriers.full[s], kArrivalsWithCopies);
+    InitBarrier(&barriers.begun[s], 1);
+    InitBarrier(&barriers.full[s], 1 + 32);  // the producer, and all lanes of NumberWarp
     InitBarrier(&barriers.empty[s], layout.warps);
   }
   for (uint32_t k = 0; k < kKeyBuffers; ++k) {
-    InitBarrier(&barriers.key_copied[k], kArrivalsWithCopies);
+    InitBarrier(&barriers.key_begun[k], 1);
+    InitBarrier(&barriers.key_copied[k], Form::kKeyWarps * 32);
     InitBarrier(&barriers.key_full[k], Form::kKeyWarps);
     InitBarrier(&barriers.key_empty[k], layout.warps);
   }
@@ -53,7 +62,7 @@ __device__ void InitBarriers(StreamBarriers& barriers, const StreamLayout& layou
 }
 
 template <typename Form>
-__global__ void __launch_bounds__((kMostConsumers + Form::kKeyWarps + 1) * 32, Form::kMostBlocks)
+__global__ void __launch_bounds__(Threads<Form>(kMostConsumers), Form::kMostBlocks)
     StreamKernel(const __grid_constant__ RecurCall call,
                  const __grid_constant__ StreamLayout layout, NextWeights next, uint32_t* taken) {
   extern __shared__ __align__(128) std::byte memory[];
@@ -65,6 +74,8 @@ __global__ void __launch_bounds__((kMostConsumers + Form::kKeyWarps + 1) * 32, F
     Consumer<Form>(call, layout, memory).Run();
   } else if (warp < layout.warps + Form::kKeyWarps) {
     KeyWarp<Form>(call, layout, memory, warp - layout.warps).Run();
+  } else if (warp == layout.warps + Form::kKeyWarps) {
+    NumberWarp<Form>(call, layout, memory).Run();
   } else {
     Producer<Form>(call, layout, memory, taken).Run();
     FetchShare(next.weights, next.bytes, threadIdx.x % 32, 32);  // while other blocks still run
@@ -167,9 +178,9 @@ bool Launch(const RecurCall& call, const NextWeights& next, const LaunchContext&
   if (blocks == 0 || !DivideWork(call, blocks, layout)) return false;
   static const cudaError_t prepared = AllowAllShared(StreamKernel<Form>);
   context.Check(prepared);
-  context.Run(StreamKernel<Form>, dim3(std::min(layout.runs, blocks)),
-              (warps + Form::kKeyWarps + 1) * 32, layout.bytes, call, layout,
-              call.gated.gate == nullptr ? NextWeights() : next, context.counter);
+  context.Run(StreamKernel<Form>, dim3(std::min(layout.runs, blocks)), Threads<Form>(warps),
+              layout.bytes, call, layout, call.gated.gate == nullptr ? NextWeights() : next,
+              context.counter);
   return true;
 }
 

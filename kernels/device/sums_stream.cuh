@@ -31,7 +31,7 @@ struct StreamForm {
   // row, which takes one warp longer than reading the pieces that share the keys.
   static constexpr uint32_t kKeyWarps = kChannel ? 4 : 1;
   // Blocks that share a processor.
-  static constexpr uint32_t kMostBlocks = !kChannel ? 4 : kKeyTiles > 8 ? 2 : 3;
+  static constexpr uint32_t kMostBlocks = kKeyTiles > 8 ? 2 : kChannel ? 3 : 4;
   // Tiles of 16 value columns of a warp: two where their state is small, whose chains of products
   // then run side by side. With decays by channel, of which fewer blocks share a processor, up to
   // bf16 states with keys of 256.
@@ -39,11 +39,13 @@ struct StreamForm {
   static constexpr int kTiles = kKey * kNumber <= kSmallState ? 2 : 1;
 };
 
-// A barrier of a ring completes a phase when the place was filled (full) or read (empty). Keys are
-// filled twice: as they are, and with what is made of them.
+// A barrier of a ring completes a phase when the producer has described what comes (begun), when
+// all of it has come (full, or key_copied), when keys have been prepared (key_full), and when the
+// place has been read (empty).
 struct StreamBarriers {
-  uint64_t full[kMostStages], empty[kMostStages];
-  uint64_t key_copied[kKeyBuffers], key_full[kKeyBuffers], key_empty[kKeyBuffers];
+  uint64_t begun[kMostStages], full[kMostStages], empty[kMostStages];
+  uint64_t key_begun[kKeyBuffers], key_copied[kKeyBuffers], key_full[kKeyBuffers],
+      key_empty[kKeyBuffers];
 };
 
 // What the producer says of a stage or a key buffer.
@@ -145,6 +147,22 @@ class StreamWork {
            (size_t{unit_ / c_.units_per_decay} * kChunk + place) * Form::kKey;
   }
   __device__ size_t Token() const { return segment_.first_token; }
+  __device__ bool Empty() const { return segment_.tokens == 0; }
+
+  // Rows of the tail before the token's, by `threads` threads, of which this is number `thread`: 16
+  // bytes at its number modulo 1 << shift of every (threads >> shift)-th row, if there are so many.
+  __device__ void CopyRows(std::byte* to, uint32_t to_stride, const bf16* from,
+                           uint32_t from_stride, uint32_t shift, uint32_t eights, uint32_t thread,
+                           uint32_t threads) const {
+    const uint32_t eight = thread & ((1u << shift) - 1), step = threads >> shift;
+    uint32_t row = thread >> shift;
+    if (eight >= eights) return;
+    to += row * to_stride + eight * 16;
+    from += row * from_stride + eight * 8;
+    for (; row < place_; row += step, to += step * to_stride, from += step * from_stride) {
+      CopyAsync(to, from);
+    }
+  }
 
   const RecurCall& c_;
   const StreamLayout& l_;

@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The warps of sums_stream.cu that prepare what all pieces of a group share.
+// The warps of sums_stream.cu that bring and prepare what all pieces of a group share.
 #ifndef RIVULET_KERNELS_DEVICE_SUMS_STREAM_KEYS_CUH_
 #define RIVULET_KERNELS_DEVICE_SUMS_STREAM_KEYS_CUH_
 
@@ -29,23 +29,31 @@ class KeyWarp : public StreamWork<Form> {
   static constexpr uint32_t kKey = Form::kKey, kStride = Form::kStride;
   static constexpr uint32_t kNumbers = kKey / 32;  // of a row for a lane: lane, lane + 32, ...
   static constexpr uint32_t kRows = kChunk / Form::kKeyWarps;  // of a warp
+  static constexpr uint32_t kThreads = Form::kKeyWarps * 32;
   using RowNumbers = float[kRows][kNumbers];
 
  public:
   // `part`: which of the key warps it is.
   __device__ KeyWarp(const RecurCall& call, const StreamLayout& layout, std::byte* memory,
                      uint32_t part)
-      : Base(call, layout, memory), first_row_(part * kRows) {}
+      : Base(call, layout, memory), thread_(part * 32 + lane_), first_row_(part * kRows) {}
 
+  // The tail's keys are asked for before the kernel before has ended, as NumberWarp does.
   __device__ void Run() {
-    AwaitLastKernel();  // it may still read what this warp writes
+    bool waited = false;
     for (Ring key;; key.Advance(kKeyBuffers)) {
-      WaitBarrier(&barriers_.key_copied[key.at], key.parity);
+      WaitBarrier(&barriers_.key_begun[key.at], key.parity);
       const StageHeader header = Base::KeyHeader(key.at);
       if (header.last != 0) return;
       Base::Take(header.segment, header.unit, header.split);
       keys_ = Base::Keys(key.at);
-      if (this->segment_.tokens != 0) Form::kChannel ? PrepareChannels() : Prepare();
+      copied_ = {&barriers_.key_copied[key.at], key.parity};
+      CopyKeys();
+      if (!waited) AwaitLastKernel();
+      waited = true;
+      CopyTokenKeys();
+      ArriveAfterCopies(copied_.barrier);
+      if (!Base::Empty()) Form::kChannel ? PrepareChannels() : Prepare();
       __syncwarp();
       if (lane_ == 0) Arrive(&barriers_.key_full[key.at]);
     }
@@ -62,6 +70,31 @@ class KeyWarp : public StreamWork<Form> {
     return At<float>(l_.token_q) + (c_.delta ? 0 : column) * kKey;
   }
 
+  // --- copies ------------------------------------------------------------------------------------
+
+  __device__ void CopyKeys() const {
+    constexpr uint32_t kShift = kKey == 64 ? 3 : kKey == 128 ? 4 : 5;
+    static_assert(kKey == 8u << kShift);
+    if (Base::Empty()) return;
+    Base::CopyRows(keys_, kStride * 2, this->KeyRow(0), kKey, kShift, kKey / 8, thread_, kThreads);
+  }
+  __device__ void CopyFloats(uint32_t to, const float* from, uint32_t count) const {
+    for (uint32_t i = thread_ * 4; i < count; i += kThreads * 4) {
+      CopyAsync(keys_ + to + i * 4, from + i);
+    }
+  }
+  __device__ void CopyTokenKeys() const {
+    if (Base::Empty()) return;
+    const size_t token = Base::Token();
+    const uint32_t key = Base::KeyOf();
+    const uint32_t query = c_.query_per_head ? this->unit_ * c_.unit_heads : key;
+    CopyFloats(l_.token_k, c_.k + token * c_.k_stride + size_t{key} * kKey, kKey);
+    CopyFloats(l_.token_q, c_.q + token * c_.q_stride + size_t{query} * kKey, l_.queries * kKey);
+  }
+  __device__ void AwaitCopies() const { WaitBarrier(copied_.barrier, copied_.parity); }
+
+  // --- the token's key ---------------------------------------------------------------------------
+
   __device__ void StoreTokenKey() const {
     const bool keeps = this->split_ == 0 && this->unit_ % c_.units_per_key == 0;
     for (uint32_t d = lane_ * 4; d < kKey; d += 128) {
@@ -74,6 +107,7 @@ class KeyWarp : public StreamWork<Form> {
   // --- decays by unit ----------------------------------------------------------------------------
 
   __device__ void Prepare() const {
+    AwaitCopies();
     StoreTokenKey();
     for (uint32_t column = 0; column < l_.columns; ++column) {
       for (uint32_t d = lane_ * 4; d < kKey; d += 128) {
@@ -105,6 +139,7 @@ class KeyWarp : public StreamWork<Form> {
     float before[kNumbers], own[kNumbers];
     FetchTokenDecays(before, own);
     FetchDecays(decays);
+    AwaitCopies();
     if (this->place_ / kRows * kRows == first_row_) StoreTokenKey();
     TakeDecays(before, own);
     if (first_row_ == 0) ScaleQueries();
@@ -215,7 +250,14 @@ class KeyWarp : public StreamWork<Form> {
     }
   }
 
+  struct Phase {
+    uint64_t* barrier;
+    uint32_t parity;
+  };
+
+  const uint32_t thread_;  // of the key warps
   const uint32_t first_row_;
+  Phase copied_;
   std::byte* keys_ = nullptr;
   float decays_[kNumbers];  // cumulative, of the token
 };

@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The warp of sums_stream.cu that brings the numbers of a block's pieces.
+// The warp of sums_stream.cu that decides what its block does, and brings the states.
 #ifndef RIVULET_KERNELS_DEVICE_SUMS_STREAM_PRODUCER_CUH_
 #define RIVULET_KERNELS_DEVICE_SUMS_STREAM_PRODUCER_CUH_
 
@@ -11,10 +11,9 @@
 
 namespace rivulet::cuda {
 
-// The state comes by a bulk copy, the rest by copies of 16 bytes of all lanes. What a lane copies
-// of every piece is worked out once, and the divisions of each run and key are multiplications: the
-// warp has about two microseconds for a piece, and no other warp hides the latency of its
-// instructions.
+// It takes pieces one after the other, asks for their states as soon as the ring has room, and
+// describes them to the warps that bring everything else (NumberWarp, KeyWarp). A block has about
+// two microseconds for a piece, so it does nothing else.
 //
 // Runs are taken as blocks get to them (shared_work.cuh), since those of a row that folds take
 // longer than others. The last runs are short, so that the blocks end at about the same time.
@@ -30,37 +29,18 @@ class Producer : public StreamWork<Form> {
  public:
   __device__ Producer(const RecurCall& call, const StreamLayout& layout, std::byte* memory,
                       uint32_t* taken)
-      : Base(call, layout, memory), runs_(taken) {
-    ChooseValuesOfLane();
-    ChooseNumberOfLane();
-  }
+      : Base(call, layout, memory), runs_(taken) {}
 
   __device__ void Run() {
     FetchSegments(c_.rows);  // what RunAt reads would come late each time
     Take(RunAt(blockIdx.x));
     const uint32_t early = min(l_.stages, left_);
-    for (uint32_t n = 0; n < early; ++n) {
-      if (lane_ == 0) CopyState(n);
-      if (NewKeys()) FetchDecays();
-      NextPiece();
-    }
-    Take(RunAt(blockIdx.x));
-    AwaitLastKernel();
-    for (uint32_t n = 0; left_ > 0; ++n) {
-      if (begins_run_) runs_.Ask();
-      if (n >= early) {
-        AwaitStage();
-        if (lane_ == 0) CopyState(stage_.at);
-      }
-      if (NewKeys() && !keys_ahead_) {
-        if (n >= early) FetchDecays();
-        CopyKeys();
-      }
-      keys_ahead_ = keys_ahead_ && !begins_run_;
-      CopyNumbers();
-      if (MayCopyAhead()) CopyKeysAhead();
-      NextPiece();
-      if (left_ == 0) Take(keys_ahead_ ? ahead_ : RunAt(runs_.Next()));
+    for (uint32_t n = 0; n < early; ++n) BeginPiece();
+    AwaitLastKernel();  // until then it counts its own runs
+    AskForRun();
+    while (left_ > 0 || TakeNextRun()) {
+      AwaitStage();
+      BeginPiece();
     }
     End();
   }
@@ -98,6 +78,29 @@ class Producer : public StreamWork<Form> {
     Base::Take(place.segment, place.unit, place.split);
   }
 
+  // Once for each run.
+  __device__ void AskForRun() {
+    runs_.Ask();
+    asked_ = true;
+  }
+  __device__ bool TakeNextRun() {
+    Take(keys_ahead_ ? ahead_ : RunAt(runs_.Next()));
+    if (left_ == 0) return false;
+    AskForRun();
+    return true;
+  }
+
+  // The state is asked for first. There is room for the piece.
+  __device__ void BeginPiece() {
+    if (lane_ == 0) CopyState();
+    if (NewKeys() && !keys_ahead_) BeginKeys();
+    keys_ahead_ = keys_ahead_ && !begins_run_;
+    if (lane_ == 0) Arrive(&barriers_.begun[stage_.at]);
+    stage_.Advance(l_.stages);
+    if (MayBeginKeysAhead()) BeginKeysAhead();
+    NextPiece();
+  }
+
   // Counts where it could divide.
   __device__ void NextPiece() {
     begins_run_ = false;
@@ -119,22 +122,22 @@ class Producer : public StreamWork<Form> {
   // Whether the next keys that are needed are those of the next run, and there is room for them:
   // the consumers have begun with this run. Not at the first piece of a longer run, since which run
   // comes next was asked for only then and would be waited for.
-  __device__ bool MayCopyAhead() const {
-    if (keys_ahead_ || (begins_run_ && left_ > 1) || in_group_ + left_ > l_.group) return false;
+  __device__ bool MayBeginKeysAhead() const {
+    if (!asked_ || keys_ahead_) return false;
+    if ((begins_run_ && left_ > 1) || in_group_ + left_ > l_.group) return false;
     bool free = key_.first_round;
     if (!free && lane_ == 0) free = TestBarrier(&barriers_.key_empty[key_.at], key_.parity ^ 1);
     return __shfl_sync(0xffffffffu, free, 0);
   }
 
   // So that they are prepared when the consumers come to them.
-  __device__ void CopyKeysAhead() {
+  __device__ void BeginKeysAhead() {
     const Place here = {this->segment_, at_, this->unit_, this->split_, in_group_, left_};
     const bool begins_run = begins_run_;
     ahead_ = RunAt(runs_.Next());
     if (ahead_.left > 0) {
       Take(ahead_);
-      FetchDecays();
-      CopyKeys();
+      BeginKeys();
       keys_ahead_ = true;
       Take(here);
       begins_run_ = begins_run;
@@ -152,151 +155,51 @@ class Producer : public StreamWork<Form> {
   __device__ void End() {
     AwaitStage();
     AwaitKeyBuffer();
-    if (lane_ == 0) Base::Header(stage_.at).last = Base::KeyHeader(key_.at).last = 1;
-    ArriveWithCopies(&barriers_.full[stage_.at]);
-    ArriveWithCopies(&barriers_.key_copied[key_.at]);
-    if (lane_ == 0) runs_.End(l_.runs);
+    if (lane_ != 0) return;
+    Base::Header(stage_.at).last = Base::KeyHeader(key_.at).last = 1;
+    Arrive(&barriers_.full[stage_.at]);
+    Arrive(&barriers_.begun[stage_.at]);
+    Arrive(&barriers_.key_begun[key_.at]);
+    runs_.End(l_.runs);
   }
 
   __device__ StageHeader NewHeader() const {
     return {this->segment_, this->unit_, this->split_, NewKeys(), 0};
   }
-  __device__ bool Empty() const { return this->segment_.tokens == 0; }
-  __device__ bool HasDecays() const { return !Form::kChannel && c_.decay != Decay::kNone; }
 
   // One lane: the header, and the state, which no kernel of this step writes.
-  __device__ void CopyState(uint32_t stage) const {
-    Base::Header(stage) = NewHeader();
-    if (Empty() || this->fresh_) return;
+  __device__ void CopyState() const {
+    Base::Header(stage_.at) = NewHeader();
+    uint64_t* const full = &barriers_.full[stage_.at];
+    if (Base::Empty() || this->fresh_) return Arrive(full);
     const uint32_t bytes = this->width_ * kKey * Form::kNumber;
-    ExpectBytes(&barriers_.full[stage], bytes);
-    BulkCopy(Base::Stage(stage), this->Matrix(this->segment_.base_in), bytes,
-             &barriers_.full[stage]);
+    ArriveExpecting(full, bytes);
+    BulkCopy(Base::Stage(stage_.at), this->Matrix(this->segment_.base_in), bytes, full);
+  }
+
+  __device__ void BeginKeys() {
+    FetchDecays();
+    AwaitKeyBuffer();
+    if (lane_ == 0) {
+      Base::KeyHeader(key_.at) = NewHeader();
+      Arrive(&barriers_.key_begun[key_.at]);
+    }
+    key_.Advance(kKeyBuffers);
   }
 
   // To L2: the decays by channel of the tail's rows, which KeyWarp reads a few rows at a time.
   __device__ void FetchDecays() const {
-    if (!Form::kChannel || lane_ != 0 || Empty() || this->place_ == 0) return;
+    if (!Form::kChannel || lane_ != 0 || Base::Empty() || this->place_ == 0) return;
     FetchToL2(this->ChannelDecays(0), this->place_ * kKey * 4);
   }
 
-  // Rows of the tail before the token's, of which a lane copies every (32 >> shift)-th: 16 bytes at
-  // its number modulo 1 << shift, if there are so many.
-  __device__ void CopyRows(std::byte* to, uint32_t to_stride, const bf16* from,
-                           uint32_t from_stride, uint32_t shift, uint32_t eights) const {
-    const uint32_t eight = lane_ & ((1u << shift) - 1), step = 32u >> shift;
-    uint32_t row = lane_ >> shift;
-    if (eight >= eights) return;
-    to += row * to_stride + eight * 16;
-    from += row * from_stride + eight * 8;
-    for (; row < this->place_; row += step, to += step * to_stride, from += step * from_stride) {
-      CopyAsync(to, from);
-    }
-  }
-  __device__ void CopyFloats(std::byte* to, const float* from, uint32_t count) const {
-    for (uint32_t i = lane_ * 4; i < count; i += 128) CopyAsync(to + i * 4, from + i);
-  }
-  __device__ void CopyKeys() {
-    AwaitKeyBuffer();
-    if (lane_ == 0) Base::KeyHeader(key_.at) = NewHeader();
-    if (!Empty()) CopyKeyRows(Base::Keys(key_.at));
-    ArriveWithCopies(&barriers_.key_copied[key_.at]);
-    key_.Advance(kKeyBuffers);
-  }
-  __device__ void CopyKeyRows(std::byte* keys) const {
-    constexpr uint32_t kShift = kKey == 64 ? 3 : kKey == 128 ? 4 : 5;
-    static_assert(kKey == 8u << kShift);
-    const size_t token = Base::Token();
-    const uint32_t key = Base::KeyOf();
-    const uint32_t query = c_.query_per_head ? this->unit_ * c_.unit_heads : key;
-    CopyRows(keys, Form::kStride * 2, this->KeyRow(0), kKey, kShift, kKey / 8);
-    CopyFloats(keys + l_.token_k, c_.k + token * c_.k_stride + size_t{key} * kKey, kKey);
-    CopyFloats(keys + l_.token_q, c_.q + token * c_.q_stride + size_t{query} * kKey,
-               l_.queries * kKey);
-  }
-
-  // Everything else that the consumers read.
-  __device__ void CopyNumbers() {
-    if (!Empty()) {
-      std::byte* const stage = Base::Stage(stage_.at);
-      CopyRows(stage + l_.v, (l_.values + kPad) * 2, this->ValueRow(0), c_.padded_value,
-               l_.value_shift, this->width_ / 8);
-      const size_t token = Base::Token();
-      if (values_.from != nullptr && lane_ % 16 * 4 < this->width_) {
-        const uint32_t unit =
-            lane_ < 16 ? Base::ValueOf() * c_.v_head_stride : this->unit_ * c_.value_dim;
-        CopyAsync(stage + values_.to,
-                  values_.from + token * values_.stride + (unit + this->first_) * 4);
-      }
-      if (gates_.from != nullptr && lane_ % 16 * 4 < this->width_) {
-        const uint32_t column = this->unit_ * c_.value_dim + this->first_;
-        CopyAsync(stage + gates_.to, gates_.from + token * gates_.stride + column * 4);
-      }
-      if (number_.from != nullptr) {
-        const bool of_tail = lane_ < kChunk / 4;
-        const size_t row = of_tail ? this->segment_.tail : token;
-        const uint32_t unit = of_tail ? this->unit_ * kChunk : this->unit_ / 4 * 4;
-        CopyAsync(stage + number_.to, number_.from + row * number_.stride + unit * 4);
-      }
-    }
-    ArriveWithCopies(&barriers_.full[stage_.at]);
-    stage_.Advance(l_.stages);
-  }
-
-  // What a lane copies of each piece: 16 bytes at `from`, with so many bytes between rows.
-  struct OfLane {
-    const std::byte* from = nullptr;  // null: none
-    size_t stride = 0;
-    uint32_t to = 0;  // in a stage
-  };
-  // By half of the warp each: the token's values and their skip weights, and its gates and their
-  // weights.
-  __device__ void ChooseValuesOfLane() {
-    static_assert(kMostConsumers * Form::kTiles * 16 <= 64, "a lane has one piece of each");
-    const uint32_t i = lane_ % 16 * 4;
-    if (lane_ < 16) {
-      values_ = {reinterpret_cast<const std::byte*>(c_.v + i), c_.v_stride * sizeof(float),
-                 l_.token_v + i * 4};
-    } else if (c_.skip != nullptr) {
-      values_ = {reinterpret_cast<const std::byte*>(c_.skip + i), 0, l_.skip + i * 4};
-    }
-    const GatedOutputs& gated = c_.gated;
-    if (gated.gate == nullptr) return;
-    if (lane_ < 16) {
-      gates_ = {reinterpret_cast<const std::byte*>(gated.gate + i),
-                gated.gate_stride * sizeof(float), l_.gate + i * 4};
-    } else {
-      gates_ = {reinterpret_cast<const std::byte*>(gated.weight + i), 0, l_.weight + i * 4};
-    }
-  }
-  // The unit's decays by four lanes, and its numbers, each with its neighbours, by one.
-  __device__ void ChooseNumberOfLane() {
-    const bool cumulates = HasDecays() && c_.constant == nullptr;
-    const auto of_token = [](const float* numbers, uint32_t stride, uint32_t to) {
-      return OfLane{reinterpret_cast<const std::byte*>(numbers), stride * sizeof(float), to};
-    };
-    if (lane_ < kChunk / 4 && HasDecays()) {
-      number_ = of_token(c_.constant + lane_ * 4, 0, l_.decay + lane_ * 16);
-      if (cumulates) {
-        number_.from = c_.slots.tails + c_.decay_offset + lane_ * 16;
-        number_.stride = c_.slots.tail_stride;
-      }
-    } else if (lane_ == 4 && cumulates) {
-      number_ = of_token(c_.g, c_.g_stride, l_.step);
-    } else if (lane_ == 5 && c_.rate != nullptr) {
-      number_ = of_token(c_.rate, 0, l_.rate);
-    } else if (lane_ == 6 && c_.delta) {
-      number_ = of_token(c_.beta, c_.beta_stride, l_.beta);
-    }
-  }
-
   WorkCounter runs_;
-  OfLane values_, gates_, number_;
   Ring stage_, key_;
   // Of the piece: its segment, the pieces of its group before it, those of its run from it on.
   uint32_t at_ = 0, in_group_ = 0, left_ = 0;
   bool begins_run_ = false;
-  bool keys_ahead_ = false;  // those of `ahead_`, the next run, have been copied
+  bool asked_ = false;       // for the next run
+  bool keys_ahead_ = false;  // those of `ahead_`, the next run, have been described
   Place ahead_;
 };
 
