@@ -88,10 +88,13 @@ inline void StoreNumber(bool in_bf16, float x, std::byte* to) {
   in_bf16 ? std::memcpy(to, &bits, 2) : std::memcpy(to, &x, 4);
 }
 
-// visit(segment, token, position) for every token of the rows, in order.
+// visit(segment, token, position) for every token: segments in turn (DeviceSegment::turn), tokens
+// in order.
 template <typename Visit>
 void ForEachToken(const DeviceRows& rows, Visit&& visit) {
-  for (uint32_t s = 0; s < rows.segment_count; ++s) {
+  for (uint32_t at = 0; at < rows.segment_count; ++at) {
+    const uint32_t s = at + rows.segments[at].turn;
+    RIVULET_CHECK(s < rows.segment_count, "there is no segment that is taken in its turn");
     const DeviceSegment& segment = rows.segments[s];
     const bool is_single = segment.tokens == 0 || (segment.tokens == 1 && segment.first_token == s);
     RIVULET_CHECK(is_single || !rows.single, "a token is not where rows of single tokens have it");
