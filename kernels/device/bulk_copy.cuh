@@ -40,14 +40,6 @@ __device__ inline void ArriveExpecting(uint64_t* barrier, uint32_t bytes) {
       : "memory");
 }
 
-// Announces so many bytes, without arriving.
-__device__ inline void ExpectBytes(uint64_t* barrier, uint32_t bytes) {
-  asm volatile(
-      "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;\n" ::"r"(SharedAddress(barrier)),
-      "r"(bytes)
-      : "memory");
-}
-
 // Waits for the phase of this parity to end.
 __device__ inline void WaitBarrier(uint32_t barrier, uint32_t parity) {
   asm volatile(

@@ -30,7 +30,7 @@ struct alignas(16) DeviceSegment {
   uint64_t position;
   uint32_t base_in, base_out;
   uint32_t tail;
-  // Kernels whose blocks take the next work that is left take segment i + turn (modulo 2^32) as
+  // Kernels that begin with one segment after the other take segment i + turn (modulo 2^32) as
   // number i, where `turn` is that of segment i (segment_turns.h). 0 everywhere: as they lie.
   uint32_t turn;
 };

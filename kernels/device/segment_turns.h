@@ -1,13 +1,12 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The order in which kernels whose blocks take the next work that is left begin with segments
-// (DeviceSegment::turn). A row that folds takes about twice as long as another one. If it is begun
-// last, all other blocks wait for it; if all that fold are begun first, memory waits for their
-// arithmetic. So they come at even distances in the first half. Results do not depend on it.
+// The order in which kernels with many blocks begin with segments (DeviceSegment::turn). A row that
+// folds takes about twice as long as another one. If it is begun last, all other blocks wait for
+// it; if all that fold are begun first, memory waits for their arithmetic. So they come at even
+// distances in the first half. Results do not depend on it.
 #ifndef RIVULET_KERNELS_DEVICE_SEGMENT_TURNS_H_
 #define RIVULET_KERNELS_DEVICE_SEGMENT_TURNS_H_
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>

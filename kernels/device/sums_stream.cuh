@@ -33,10 +33,8 @@ struct StreamForm {
   // Blocks that share a processor.
   static constexpr uint32_t kMostBlocks = kKeyTiles > 8 ? 2 : kChannel ? 3 : 4;
   // Tiles of 16 value columns of a warp: two where their state is small, whose chains of products
-  // then run side by side. With decays by channel, of which fewer blocks share a processor, up to
-  // bf16 states with keys of 256.
-  static constexpr uint32_t kSmallState = kBf16State ? 512 : 256;
-  static constexpr int kTiles = kKey * kNumber <= kSmallState ? 2 : 1;
+  // then run side by side.
+  static constexpr int kTiles = kBf16State || kKeyTiles <= 4 ? 2 : 1;
 };
 
 // A barrier of a ring completes a phase when the producer has described what comes (begun), when

@@ -38,7 +38,8 @@ class KeyWarp : public StreamWork<Form> {
                      uint32_t part)
       : Base(call, layout, memory), thread_(part * 32 + lane_), first_row_(part * kRows) {}
 
-  // The tail's keys are asked for before the kernel before has ended, as NumberWarp does.
+  // The tail's keys of the first group are asked for before the kernel before has ended, as
+  // NumberWarp does with values.
   __device__ void Run() {
     bool waited = false;
     for (Ring key;; key.Advance(kKeyBuffers)) {
@@ -53,7 +54,11 @@ class KeyWarp : public StreamWork<Form> {
       waited = true;
       CopyTokenKeys();
       ArriveAfterCopies(copied_.barrier);
-      if (!Base::Empty()) Form::kChannel ? PrepareChannels() : Prepare();
+      if (Base::Empty()) {
+        AwaitCopies();  // the barrier's next phase must not begin before
+      } else {
+        Form::kChannel ? PrepareChannels() : Prepare();
+      }
       __syncwarp();
       if (lane_ == 0) Arrive(&barriers_.key_full[key.at]);
     }

@@ -12,8 +12,8 @@
 namespace rivulet::cuda {
 
 // By copies of 16 bytes of all lanes. What a lane copies of every piece is worked out once. The
-// tail's values are asked for before the kernel before has ended: no kernel of the step writes rows
-// of earlier tokens (README.md#overlap).
+// tail's values of the first piece are asked for before the kernel before has ended: no kernel of
+// the step writes rows of earlier tokens (README.md#overlap).
 template <typename Form>
 class NumberWarp : public StreamWork<Form> {
   using Base = StreamWork<Form>;

@@ -90,8 +90,11 @@ class Producer : public StreamWork<Form> {
     return true;
   }
 
-  // The state is asked for first. There is room for the piece.
+  // The state is asked for first. There is room for the piece. The lanes meet, since one that fell
+  // behind could miss a whole phase of a barrier that it waits for: lane 0 alone moves the rings
+  // on.
   __device__ void BeginPiece() {
+    __syncwarp();
     if (lane_ == 0) CopyState();
     if (NewKeys() && !keys_ahead_) BeginKeys();
     keys_ahead_ = keys_ahead_ && !begins_run_;
@@ -198,7 +201,7 @@ class Producer : public StreamWork<Form> {
   // Of the piece: its segment, the pieces of its group before it, those of its run from it on.
   uint32_t at_ = 0, in_group_ = 0, left_ = 0;
   bool begins_run_ = false;
-  bool asked_ = false;       // for the next run
+  bool asked_ = false;       // for a run: the counter may be used
   bool keys_ahead_ = false;  // those of `ahead_`, the next run, have been described
   Place ahead_;
 };
