@@ -166,7 +166,7 @@ class Runner {
                           .base_in = bases_[s],
                           .base_out = Fold(s, firsts[s], counts[s]),
                           .tail = s,
-                          .unused = 0});
+                          .turn = 0});
       for (size_t i = 0; i < std::max<size_t>(counts[s], single ? 1 : 0); ++i) {
         owners.push_back(s);
         tokens.push_back({s, firsts[s] + i});
