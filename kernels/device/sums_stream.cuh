@@ -114,6 +114,9 @@ class StreamWork {
     place_ = static_cast<uint32_t>(segment.position % kChunk);
     fresh_ = segment.position < kChunk;
   }
+  __device__ void Take(const StageHeader& header) {
+    Take(header.segment, header.unit, header.split);
+  }
   __device__ std::byte* Matrix(uint32_t slot) const {
     return c_.slots.bases + slot * c_.slots.base_stride + c_.state_offset +
            (size_t{unit_} * c_.padded_value + first_) * (Form::kKey * Form::kNumber);

@@ -41,7 +41,7 @@ class Consumer : public StreamWork<Form> {
       const StageHeader header = Base::Header(stage.at);
       if (header.last != 0) return;
       if (header.new_keys != 0) TakeKeys();
-      Base::Take(header.segment, header.unit, header.split);
+      Base::Take(header);
       stage_ = Base::Stage(stage.at);
       TakeGateFactor();
       if (this->segment_.tokens != 0) RunPiece();

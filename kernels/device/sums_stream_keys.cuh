@@ -46,7 +46,7 @@ class KeyWarp : public StreamWork<Form> {
       WaitBarrier(&barriers_.key_begun[key.at], key.parity);
       const StageHeader header = Base::KeyHeader(key.at);
       if (header.last != 0) return;
-      Base::Take(header.segment, header.unit, header.split);
+      Base::Take(header);
       keys_ = Base::Keys(key.at);
       copied_ = {&barriers_.key_copied[key.at], key.parity};
       CopyKeys();

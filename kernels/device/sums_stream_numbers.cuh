@@ -35,7 +35,7 @@ class NumberWarp : public StreamWork<Form> {
       WaitBarrier(&barriers_.begun[stage.at], stage.parity);
       const StageHeader header = Base::Header(stage.at);
       if (header.last == 0) {
-        Base::Take(header.segment, header.unit, header.split);
+        Base::Take(header);
         CopyValues(Base::Stage(stage.at));
         if (!waited) AwaitLastKernel();
         waited = true;
