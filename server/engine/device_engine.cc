@@ -382,7 +382,9 @@ size_t DeviceEngine::PageSlots(const StepPlan& plan) const {
 }
 
 // Fills the pinned description. `recording`: whose extents it has; null: those of the plan.
-StepDescription DeviceEngine::Describe(const StepPlan& plan, const Recording* recording) {
+// `singles`: LeadingSingles.
+StepDescription DeviceEngine::Describe(const StepPlan& plan, const Recording* recording,
+                                       uint32_t singles) {
   const size_t tokens = recording == nullptr ? plan.tokens.size() : recording->tokens;
   StepDescription here(current().buffers.here,
                        recording == nullptr ? ExtentsOf(plan) : ExtentsOf(tokens, tokens));
@@ -416,7 +418,7 @@ StepDescription DeviceEngine::Describe(const StepPlan& plan, const Recording* re
       here.segment_of()[s.first_token + i] = static_cast<uint32_t>(r);
     }
   }
-  SetTurns({here.segments(), LeadingSingles(plan)}, capacity().fold_interval);
+  SetTurns({here.segments(), singles}, capacity().fold_interval);
   return here;
 }
 
@@ -427,12 +429,13 @@ void DeviceEngine::Run(const StepPlan& plan) {
   const uint32_t singles = LeadingSingles(plan);
   step.recording = RecordingFor(plan, singles);
   const std::vector<Place> places = PlacesOf(plan, step.result);
+  StepDescription here = Describe(plan, step.recording, singles);
   if (step.recording == nullptr) {
-    RunPlain(plan, places, singles);
+    RunPlain(plan, places, singles, here);
   } else if (step.recording->decodes) {
-    RunDecodes(plan, places, *step.recording);
+    RunDecodes(plan, places, *step.recording, here);
   } else {
-    RunRecorded(plan, places, *step.recording);
+    RunRecorded(plan, places, *step.recording, here);
   }
   device_->Record(step.end_event);
   step.begun = StepTimes::Clock::now();
@@ -451,8 +454,7 @@ void DeviceEngine::SendDescription(const StepPlan& plan, std::span<const Place> 
 }
 
 void DeviceEngine::RunDecodes(const StepPlan& plan, std::span<const Place> places,
-                              const Recording& recording) {
-  StepDescription here = Describe(plan, &recording);
+                              const Recording& recording, StepDescription& here) {
   for (size_t i = 0; i < places.size(); ++i) {
     // Place i is token i only if the rows' tokens are in order, which a plan of decode rows has.
     RIVULET_CHECK(places[i].token == i, "the tokens of decode rows are not in order");
@@ -466,8 +468,7 @@ void DeviceEngine::RunDecodes(const StepPlan& plan, std::span<const Place> place
 }
 
 void DeviceEngine::RunRecorded(const StepPlan& plan, std::span<const Place> places,
-                               const Recording& recording) {
-  StepDescription here = Describe(plan, &recording);
+                               const Recording& recording, StepDescription& here) {
   SendDescription(plan, places, here);
   device_->Replay(recording.number);
   ++current().result.replays;
@@ -476,8 +477,8 @@ void DeviceEngine::RunRecorded(const StepPlan& plan, std::span<const Place> plac
          {current().buffers.there, ExtentsOf(recording.tokens, recording.tokens)});
 }
 
-void DeviceEngine::RunPlain(const StepPlan& plan, std::span<const Place> places, uint32_t singles) {
-  StepDescription here = Describe(plan, nullptr);
+void DeviceEngine::RunPlain(const StepPlan& plan, std::span<const Place> places, uint32_t singles,
+                            StepDescription& here) {
   SendDescription(plan, places, here);
   const StepDescription there(current().buffers.there, ExtentsOf(plan));
   const DeviceModel::Stream stream =

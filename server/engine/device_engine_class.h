@@ -187,9 +187,12 @@ class DeviceEngine final : public Engine {
   void RunInParts(const StepPlan& plan);
   void Run(const StepPlan& plan);
   void SendDescription(const StepPlan& plan, std::span<const Place> places, StepDescription& here);
-  void RunDecodes(const StepPlan& plan, std::span<const Place> places, const Recording& recording);
-  void RunRecorded(const StepPlan& plan, std::span<const Place> places, const Recording& recording);
-  void RunPlain(const StepPlan& plan, std::span<const Place> places, uint32_t singles);
+  void RunDecodes(const StepPlan& plan, std::span<const Place> places, const Recording& recording,
+                  StepDescription& here);
+  void RunRecorded(const StepPlan& plan, std::span<const Place> places, const Recording& recording,
+                   StepDescription& here);
+  void RunPlain(const StepPlan& plan, std::span<const Place> places, uint32_t singles,
+                StepDescription& here);
   void Answer(const StepPlan& plan, std::span<const Place> places,
               const DeviceModel::Stream& stream, StepDescription& here,
               const StepDescription& there);
@@ -197,7 +200,7 @@ class DeviceEngine final : public Engine {
     return {tokens, segments, tokens, capacity().pages.size()};
   }
   StepDescription::Extents ExtentsOf(const StepPlan& plan) const;
-  StepDescription Describe(const StepPlan& plan, const Recording* recording);
+  StepDescription Describe(const StepPlan& plan, const Recording* recording, uint32_t singles);
   static uint32_t LeadingSingles(const StepPlan& plan);
   DeviceRows PlainRows(const StepPlan& plan, const StepDescription& there, uint32_t singles) const;
   DeviceRows RowsOf(const StepDescription& there, uint32_t tokens, uint32_t segments,
