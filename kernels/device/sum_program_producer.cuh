@@ -28,13 +28,16 @@ class ProgramProducer : public ProgramWork<Form> {
                              std::byte* memory, uint32_t* taken)
       : Base(call, layout, memory), units_(taken) {}
 
+  // Before the block meets, since nothing begins without the first segment.
+  __device__ void TakeFirstUnit() { TakeSegment(blockIdx.x); }
+
   // The numbers of a unit come while the states of the one before do, as soon as there is a buffer
   // for them: they have to be there when the consumers come to the unit.
   __device__ void Run() {
-    FetchSegments(c_.rows);  // what TakeSegment reads would come late each time
-    bool more = TakeSegment(blockIdx.x);
+    const bool more = this->segment_.tokens != 0;
     BeginStates();
     while (more && brought_ < min(l_.groups, l_.unit_groups)) BringGroup();
+    FetchSegments(c_.rows);  // what TakeSegment reads would come late each time
     const uint32_t early = brought_;
     if (more) BringRows();
     ChoosePieces();

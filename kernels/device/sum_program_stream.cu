@@ -39,15 +39,18 @@ __global__ void __launch_bounds__((Form::kConsumers + 1) * 32, Form::kMostBlocks
                         const __grid_constant__ ProgramLayout layout, uint32_t* taken) {
   extern __shared__ __align__(128) std::byte memory[];
   AllowNextKernel();
+  const bool produces = threadIdx.x / 32 == Form::kConsumers;
+  ProgramProducer<Form> producer(call, layout, memory, taken);
+  if (produces) producer.TakeFirstUnit();
   if (threadIdx.x == 0) {
     InitProgramBarriers<Form>(*reinterpret_cast<ProgramBarriers*>(memory),
                               layout.groups * Form::kCopies);
   }
   __syncthreads();
-  if (threadIdx.x / 32 < Form::kConsumers) {
-    ProgramConsumer<Form>(call, layout, memory).Run();
+  if (produces) {
+    producer.Run();
   } else {
-    ProgramProducer<Form>(call, layout, memory, taken).Run();
+    ProgramConsumer<Form>(call, layout, memory).Run();
   }
 }
 

@@ -150,8 +150,8 @@ bool Fits(StreamLayout& layout, uint32_t blocks) {
 
 // Divides the pieces into runs for so many blocks. A run prepares its keys anew; short runs at the
 // end keep the blocks equally busy. Keys with decays by channel take long to prepare, so there long
-// runs have more pieces and short ones have two. False: so few pieces that sums_decode.cu is
-// faster.
+// runs have more pieces and short ones have two; with fp32 states, whose pieces have fewer columns,
+// there are also fewer short runs. False: so few pieces that sums_decode.cu is faster.
 bool DivideWork(const RecurCall& call, uint32_t blocks, StreamLayout& layout) {
   const bool channel = call.decay == Decay::kChannel;
   const uint32_t each = layout.pieces / blocks;
@@ -161,7 +161,7 @@ bool DivideWork(const RecurCall& call, uint32_t blocks, StreamLayout& layout) {
   const uint32_t run = channel && each < 4 ? 1 : each < 16 ? 2 : channel || each < 32 ? 4 : 8;
   layout.run = std::min(layout.group, channel ? 2 * run : run);
   layout.short_run = channel ? std::min(layout.run, 2u) : 1;
-  layout.long_runs = layout.pieces / layout.run / 4 * 3;
+  layout.long_runs = layout.pieces / layout.run / 16 * (channel && !call.bf16_state ? 15 : 12);
   const uint32_t rest = layout.pieces - layout.long_runs * layout.run;
   layout.runs = layout.long_runs + (rest + layout.short_run - 1) / layout.short_run;
   return true;

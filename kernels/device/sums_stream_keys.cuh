@@ -30,7 +30,10 @@ class KeyWarp : public StreamWork<Form> {
   static constexpr uint32_t kNumbers = kKey / 32;  // of a row for a lane: lane, lane + 32, ...
   static constexpr uint32_t kRows = kChunk / Form::kKeyWarps;  // of a warp
   static constexpr uint32_t kThreads = Form::kKeyWarps * 32;
+  // Rows that are scored side by side: all, where that needs no more registers than there are.
+  static constexpr uint32_t kScored = kNumbers > 4 && !Form::kBf16State ? kRows / 2 : kRows;
   using RowNumbers = float[kRows][kNumbers];
+  using ScoredNumbers = float[kScored][kNumbers];
 
  public:
   // `part`: which of the key warps it is.
@@ -191,24 +194,35 @@ class KeyWarp : public StreamWork<Form> {
 
   // The scores of the warp's rows, whose cumulative decays are `decays`, side by side and without
   // branches; those after the token's are zero.
-  __device__ void ScoreRows(RowNumbers& decays) const {
-    RowNumbers keys;
+  __device__ void ScoreRows(const RowNumbers& decays) const {
 #pragma unroll
-    for (uint32_t i = 0; i < kRows; ++i) {
+    for (uint32_t first = 0; first < kRows; first += kScored) {
+      ScoredNumbers keys, factors;
 #pragma unroll
-      for (uint32_t j = 0; j < kNumbers; ++j) {
-        // Rows from the token's on have its decays.
-        const float decay = first_row_ + i < this->place_ ? decays[i][j] : decays_[j];
-        decays[i][j] = expf(decays_[j] - decay);
-        keys[i][j] = __bfloat162float(Row(first_row_ + i)[lane_ + 32 * j]);
+      for (uint32_t i = 0; i < kScored; ++i) {
+        const uint32_t s = first_row_ + first + i;
+#pragma unroll
+        for (uint32_t j = 0; j < kNumbers; ++j) {
+          // Rows from the token's on have its decays.
+          const float decay = s < this->place_ ? decays[first + i][j] : decays_[j];
+          factors[i][j] = expf(decays_[j] - decay);
+          keys[i][j] = __bfloat162float(Row(s)[lane_ + 32 * j]);
+        }
       }
+      for (uint32_t column = 0; column < l_.columns; ++column) {
+        StoreScores(column, first_row_ + first, keys, factors);
+      }
+      if (this->place_ + 1 == kChunk) ScaleKeys(first_row_ + first, keys, factors);
     }
-    for (uint32_t column = 0; column < l_.columns; ++column) StoreScores(column, keys, decays);
-    if (this->place_ + 1 < kChunk) return;
+  }
+
+  // For the fold: to the border.
+  __device__ void ScaleKeys(uint32_t first, const ScoredNumbers& keys,
+                            const ScoredNumbers& factors) const {
 #pragma unroll
-    for (uint32_t i = 0; i < kRows * kNumbers; ++i) {
+    for (uint32_t i = 0; i < kScored * kNumbers; ++i) {
       const uint32_t row = i / kNumbers, j = i % kNumbers;
-      Row(first_row_ + row)[lane_ + 32 * j] = __float2bfloat16_rn(keys[row][j] * decays[row][j]);
+      Row(first + row)[lane_ + 32 * j] = __float2bfloat16_rn(keys[row][j] * factors[row][j]);
     }
   }
 
@@ -231,23 +245,23 @@ class KeyWarp : public StreamWork<Form> {
     }
   }
 
-  __device__ void StoreScores(uint32_t column, const RowNumbers& keys,
-                              const RowNumbers& decays) const {
+  __device__ void StoreScores(uint32_t column, uint32_t first, const ScoredNumbers& keys,
+                              const ScoredNumbers& factors) const {
     const float* token = TokenRow(column) + lane_;
-    float sum[kRows] = {};
+    float sum[kScored] = {};
 #pragma unroll
     for (uint32_t j = 0; j < kNumbers; ++j) {
       const float x = token[32 * j];
 #pragma unroll
-      for (uint32_t i = 0; i < kRows; ++i) sum[i] = fmaf(x * keys[i][j], decays[i][j], sum[i]);
+      for (uint32_t i = 0; i < kScored; ++i) sum[i] = fmaf(x * keys[i][j], factors[i][j], sum[i]);
     }
 #pragma unroll
-    for (uint32_t i = 0; i < kRows; ++i) sum[i] = WarpSum(sum[i]);
+    for (uint32_t i = 0; i < kScored; ++i) sum[i] = WarpSum(sum[i]);
     if (lane_ != 0) return;
     const bool of_key = c_.delta && column == 0;
 #pragma unroll
-    for (uint32_t i = 0; i < kRows; ++i) {
-      const uint32_t s = first_row_ + i;
+    for (uint32_t i = 0; i < kScored; ++i) {
+      const uint32_t s = first + i;
       const bool seen = s <= this->place_;
       if (of_key) At<float>(l_.key_scores)[s] = sum[i];
       At<bf16>(l_.scores)[column * (kChunk + kPad) + s] =
