@@ -28,7 +28,8 @@ class ProgramProducer : public ProgramWork<Form> {
                              std::byte* memory, uint32_t* taken)
       : Base(call, layout, memory), units_(taken) {}
 
-  // Before the block meets, since nothing begins without the first segment.
+  // Before the block's first barrier, so that the segment comes while others initialise barriers;
+  // Run() needs it.
   __device__ void TakeFirstUnit() { TakeSegment(blockIdx.x); }
 
   // The numbers of a unit come while the states of the one before do, as soon as there is a buffer

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/device/long_runs.h"
 #include "kernels/device/sums_stream.cuh"
 #include "kernels/device/sums_stream_consumer.cuh"
 #include "kernels/device/sums_stream_keys.cuh"
@@ -150,8 +151,9 @@ bool Fits(StreamLayout& layout, uint32_t blocks) {
 
 // Divides the pieces into runs for so many blocks. A run prepares its keys anew; short runs at the
 // end keep the blocks equally busy. Keys with decays by channel take long to prepare, so there long
-// runs have more pieces and short ones have two; with fp32 states, whose pieces have fewer columns,
-// there are also fewer short runs. False: so few pieces that sums_decode.cu is faster.
+// runs have more pieces and short ones have two; where a piece has the fewest columns, there are
+// also fewer short runs. False: so few pieces that sums_decode.cu is faster.
+template <typename Form>
 bool DivideWork(const RecurCall& call, uint32_t blocks, StreamLayout& layout) {
   const bool channel = call.decay == Decay::kChannel;
   const uint32_t each = layout.pieces / blocks;
@@ -161,7 +163,8 @@ bool DivideWork(const RecurCall& call, uint32_t blocks, StreamLayout& layout) {
   const uint32_t run = channel && each < 4 ? 1 : each < 16 ? 2 : channel || each < 32 ? 4 : 8;
   layout.run = std::min(layout.group, channel ? 2 * run : run);
   layout.short_run = channel ? std::min(layout.run, 2u) : 1;
-  layout.long_runs = layout.pieces / layout.run / 16 * (channel && !call.bf16_state ? 15 : 12);
+  layout.long_runs = channel && Form::kTiles == 1 ? MostLongRuns(layout.pieces, layout.run, blocks)
+                                                  : layout.pieces / layout.run / 4 * 3;
   const uint32_t rest = layout.pieces - layout.long_runs * layout.run;
   layout.runs = layout.long_runs + (rest + layout.short_run - 1) / layout.short_run;
   return true;
@@ -175,7 +178,7 @@ bool Launch(const RecurCall& call, const NextWeights& next, const LaunchContext&
   uint32_t shared_by = Form::kMostBlocks;
   while (shared_by > 0 && !Fits(layout, shared_by)) --shared_by;
   const uint32_t blocks = shared_by * static_cast<uint32_t>(context.processors);
-  if (blocks == 0 || !DivideWork(call, blocks, layout)) return false;
+  if (blocks == 0 || !DivideWork<Form>(call, blocks, layout)) return false;
   static const cudaError_t prepared = AllowAllShared(StreamKernel<Form>);
   context.Check(prepared);
   context.Run(StreamKernel<Form>, dim3(std::min(layout.runs, blocks)), Threads<Form>(warps),

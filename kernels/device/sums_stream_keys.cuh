@@ -30,7 +30,7 @@ class KeyWarp : public StreamWork<Form> {
   static constexpr uint32_t kNumbers = kKey / 32;  // of a row for a lane: lane, lane + 32, ...
   static constexpr uint32_t kRows = kChunk / Form::kKeyWarps;  // of a warp
   static constexpr uint32_t kThreads = Form::kKeyWarps * 32;
-  // Rows that are scored side by side: all, where that needs no more registers than there are.
+  // Rows that are scored side by side: all, but where their numbers would not fit into registers.
   static constexpr uint32_t kScored = kNumbers > 4 && !Form::kBf16State ? kRows / 2 : kRows;
   using RowNumbers = float[kRows][kNumbers];
   using ScoredNumbers = float[kScored][kNumbers];
@@ -192,8 +192,8 @@ class KeyWarp : public StreamWork<Form> {
     }
   }
 
-  // The scores of the warp's rows, whose cumulative decays are `decays`, side by side and without
-  // branches; those after the token's are zero.
+  // The scores of the warp's rows, whose cumulative decays are `decays`, kScored rows side by side
+  // and without branches; those after the token's are zero.
   __device__ void ScoreRows(const RowNumbers& decays) const {
 #pragma unroll
     for (uint32_t first = 0; first < kRows; first += kScored) {
