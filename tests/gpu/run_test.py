@@ -16,15 +16,16 @@ import unittest
 RUN = pathlib.Path(__file__).with_name("run")
 PACK = pathlib.Path(__file__).with_name("pack")
 
-# Ten cases, of which a shard runs every n-th; BEHAVIOUR is what it does with case 7.
+# Ten cases, of which a shard runs every n-th that is named, or of all; BEHAVIOUR is what it does with case 7.
 PROGRAM = """#!/usr/bin/env python3
 import os, sys, time
+named = [int(name.split("/")[1]) for name in sys.argv[-1].partition("=")[2].split(":") if "/" in name] or list(range(10))
 if "--gtest_list_tests" in sys.argv:
     print("Suite.")
     for i in range(10): print(f"  Case/{i}  # GetParam() = {i}")
     sys.exit(0)
 assert os.environ["REQUIRE_GPU"] == "1"
-for i in range(int(os.environ["GTEST_SHARD_INDEX"]), 10, int(os.environ["GTEST_TOTAL_SHARDS"])):
+for i in named[int(os.environ["GTEST_SHARD_INDEX"])::int(os.environ["GTEST_TOTAL_SHARDS"])]:
     print(f"[ RUN      ] Suite.Case/{i}", flush=True)
     if i == 7:
         BEHAVIOUR
@@ -87,6 +88,35 @@ class RunTest(unittest.TestCase):
         self.add("good_test", "pass")
         for part in ("0/3", "4/3", "2", "a/b", "1/0"):
             self.assertEqual(self.run_tests("--part", part).returncode, 2, part)
+
+    def test_goes_on_where_the_limit_cut_a_program_off(self):
+        self.add("slow_test", "time.sleep(50)")
+        result = self.run_tests("--limit", "2", "--at-once", "2")
+        self.assertEqual(result.returncode, 3, result.stdout + result.stderr)
+        self.assertIn("slow_test: all of the first 7 cases have ended", result.stdout)
+
+        self.add("slow_test", "pass")
+        result = self.run_tests("--from", "7", "--at-once", "2")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        self.assertIn("| `slow_test` | 3 | 3 | 0 | 0 |  |", result.stdout)
+        log = (self.packed / "logs" / "slow_test.0.log").read_text()
+        self.assertEqual([line[-1] for line in log.splitlines() if line.startswith("[ RUN")], ["7", "8", "9"])
+
+    def test_counts_from_the_first_case_when_it_is_cut_off_again(self):
+        self.add("slow_test", "time.sleep(50)")
+        result = self.run_tests("--from", "5", "--limit", "2", "--at-once", "1")
+        self.assertIn("slow_test: all of the first 7 cases have ended", result.stdout)
+
+    def test_a_program_may_have_no_cases_left(self):
+        self.add("good_test", "pass")
+        result = self.run_tests("--from", "10")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        self.assertIn("| `good_test` | 0 | 0 | 0 | 0 |  |", result.stdout)
+
+    def test_refuses_to_begin_before_the_first_case_or_within_a_part(self):
+        self.add("good_test", "pass")
+        self.assertEqual(self.run_tests("--from", "-1").returncode, 2)
+        self.assertEqual(self.run_tests("--from", "1", "--part", "1/2").returncode, 2)
 
     def test_shows_what_a_failed_case_printed(self):
         self.add("bad_test", FAILS)
