@@ -113,20 +113,14 @@ absl::Status Scheduler::CheckOpen(const Tenant* tenant) const {
 }
 
 std::chrono::milliseconds Scheduler::RetryAfter() const {
-  const std::chrono::duration<double> wait(seconds_an_end_ * queued_);
+  const std::chrono::duration<double> wait(pace_.seconds() * queued_);
   return std::clamp(std::chrono::duration_cast<std::chrono::milliseconds>(wait), kShortestRetry,
                     kLongestRetry);
 }
 
 void Scheduler::NoteEnds(uint64_t ended, TimePoint now) {
   live_ -= ended;
-  if (ended == 0) return;
-  if (last_end_ != TimePoint()) {
-    const double each = Seconds(now - last_end_) / static_cast<double>(ended);
-    seconds_an_end_ += (seconds_an_end_ == 0 ? 1.0 : 0.1) * (each - seconds_an_end_);
-  }
-  // While no request waits, the pace is that of the clients, not of the server.
-  last_end_ = queued_ > 0 ? now : TimePoint();
+  pace_.Note(ended, now, queued_ > 0);
 }
 
 absl::Status Scheduler::Submit(std::unique_ptr<Request>& request) {

@@ -38,6 +38,7 @@
 #include "server/metrics/metrics.h"
 #include "server/scheduler/active_request.h"
 #include "server/scheduler/draft_choice.h"
+#include "server/scheduler/end_pace.h"
 #include "server/scheduler/head_policy.h"
 #include "server/scheduler/outbox.h"
 #include "server/scheduler/plan.h"
@@ -260,9 +261,7 @@ class Scheduler {
   uint64_t live_ ABSL_GUARDED_BY(mutex_) = 0;    // taken and not ended
   uint32_t queued_ ABSL_GUARDED_BY(mutex_) = 0;  // taken, before the end of their prompts
   std::map<const Tenant*, uint32_t> queued_of_ ABSL_GUARDED_BY(mutex_);
-  // Seconds between two ends of requests while others waited, a moving mean; 0: not known.
-  double seconds_an_end_ ABSL_GUARDED_BY(mutex_) = 0;
-  TimePoint last_end_ ABSL_GUARDED_BY(mutex_);
+  EndPace pace_ ABSL_GUARDED_BY(mutex_);
 
   // Made while there is memory: copies need none.
   const absl::Status no_memory_ = absl::ResourceExhaustedError(
