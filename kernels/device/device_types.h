@@ -73,6 +73,11 @@ constexpr uint32_t SegmentOf(const DeviceRows& rows, uint32_t token) {
   return rows.single ? token : rows.segment_of[token] - rows.before;
 }
 
+// The segment that is taken as number `at` (DeviceSegment::turn).
+constexpr uint32_t SegmentInTurn(const DeviceRows& rows, uint32_t at) {
+  return at + rows.segments[at].turn;
+}
+
 // run(call), or run(part) for the decode rows of the call and then for its other rows.
 template <typename Call, typename Run>
 void ByParts(const Call& call, const Run& run) {

@@ -93,7 +93,7 @@ inline void StoreNumber(bool in_bf16, float x, std::byte* to) {
 template <typename Visit>
 void ForEachToken(const DeviceRows& rows, Visit&& visit) {
   for (uint32_t at = 0; at < rows.segment_count; ++at) {
-    const uint32_t s = at + rows.segments[at].turn;
+    const uint32_t s = SegmentInTurn(rows, at);
     RIVULET_CHECK(s < rows.segment_count, "there is no segment that is taken in its turn");
     const DeviceSegment& segment = rows.segments[s];
     const bool is_single = segment.tokens == 0 || (segment.tokens == 1 && segment.first_token == s);

@@ -9,7 +9,6 @@
 #include <cstdint>
 
 #include "kernels/device/fenwick_operations.h"
-#include "kernels/device/shared_work.cuh"
 #include "kernels/device/sums.cuh"
 
 namespace rivulet::cuda {

@@ -24,7 +24,8 @@ std::vector<DeviceSegment> SegmentsAt(const std::vector<uint64_t>& positions) {
 // The segments in the order in which they are taken.
 std::vector<uint32_t> Taken(const std::vector<DeviceSegment>& segments) {
   std::vector<uint32_t> taken;
-  for (uint32_t at = 0; at < segments.size(); ++at) taken.push_back(at + segments[at].turn);
+  const DeviceRows rows{.segments = segments.data()};
+  for (uint32_t at = 0; at < segments.size(); ++at) taken.push_back(SegmentInTurn(rows, at));
   return taken;
 }
 

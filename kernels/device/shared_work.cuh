@@ -56,11 +56,6 @@ class WorkCounter {
   uint32_t before_ = 0;  // lane 0: how many pieces were taken before the block's next one
 };
 
-// The segment that is taken as number `at` (DeviceSegment::turn).
-__device__ inline uint32_t SegmentInTurn(const DeviceRows& rows, uint32_t at) {
-  return at + rows.segments[at].turn;
-}
-
 // By one warp: brings the segments, of which each piece of work reads one, into L1.
 __device__ inline void FetchSegments(const DeviceRows& rows) {
   constexpr uint32_t kLine = 128, kMostBytes = 16 << 10;  // a part of L1
