@@ -277,9 +277,11 @@ bool Launch(const SumProgramCall& call, const ProgramPlan& plan, const LaunchCon
       !layout.of_segment.Serves(uint64_t{call.units} * call.rows.segment_count)) {
     return false;
   }
-  // With few units a block is mostly alone on its processor, and longer rings are worth more.
+  // With few units a block is mostly alone on its processor, and longer rings are worth more. So
+  // they are with fp32 states and keys of 128, of which rings have few groups.
   const bool few = layout.units <= 2 * static_cast<uint32_t>(context.processors);
-  uint32_t shared_by = few ? std::min(Form::kMostBlocks, 2u) : Form::kMostBlocks;
+  const bool two = few || (!Form::kBf16State && Form::kKeyTiles > 4);
+  uint32_t shared_by = two ? std::min(Form::kMostBlocks, 2u) : Form::kMostBlocks;
   while (shared_by > 0 && !Fits<Form>(layout, shared_by)) --shared_by;
   const uint32_t blocks = shared_by * static_cast<uint32_t>(context.processors);
   if (blocks == 0) return false;
