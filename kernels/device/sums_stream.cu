@@ -155,16 +155,16 @@ bool Fits(StreamLayout& layout, uint32_t blocks) {
 // also fewer short runs. False: so few pieces that sums_decode.cu is faster.
 template <typename Form>
 bool DivideWork(const RecurCall& call, uint32_t blocks, StreamLayout& layout) {
-  const bool channel = call.decay == Decay::kChannel;
+  constexpr bool kChannel = Form::kChannel;
   const uint32_t each = layout.pieces / blocks;
   if (each < LeastPieces(call)) return false;
   // The numbers of units, groups and keys are smaller.
   if (!layout.of_segment.Serves(layout.pieces)) return false;
-  const uint32_t run = channel && each < 4 ? 1 : each < 16 ? 2 : channel || each < 32 ? 4 : 8;
-  layout.run = std::min(layout.group, channel ? 2 * run : run);
-  layout.short_run = channel ? std::min(layout.run, 2u) : 1;
-  layout.long_runs = channel && Form::kTiles == 1 ? MostLongRuns(layout.pieces, layout.run, blocks)
-                                                  : layout.pieces / layout.run / 4 * 3;
+  const uint32_t run = kChannel && each < 4 ? 1 : each < 16 ? 2 : kChannel || each < 32 ? 4 : 8;
+  layout.run = std::min(layout.group, kChannel ? 2 * run : run);
+  layout.short_run = kChannel ? std::min(layout.run, 2u) : 1;
+  layout.long_runs = kChannel && Form::kTiles == 1 ? MostLongRuns(layout.pieces, layout.run, blocks)
+                                                   : layout.pieces / layout.run / 4 * 3;
   const uint32_t rest = layout.pieces - layout.long_runs * layout.run;
   layout.runs = layout.long_runs + (rest + layout.short_run - 1) / layout.short_run;
   return true;

@@ -198,21 +198,27 @@ class KeyWarp : public StreamWork<Form> {
 #pragma unroll
     for (uint32_t first = 0; first < kRows; first += kScored) {
       ScoredNumbers keys, factors;
-#pragma unroll
-      for (uint32_t i = 0; i < kScored; ++i) {
-        const uint32_t s = first_row_ + first + i;
-#pragma unroll
-        for (uint32_t j = 0; j < kNumbers; ++j) {
-          // Rows from the token's on have its decays.
-          const float decay = s < this->place_ ? decays[first + i][j] : decays_[j];
-          factors[i][j] = expf(decays_[j] - decay);
-          keys[i][j] = __bfloat162float(Row(s)[lane_ + 32 * j]);
-        }
-      }
+      TakeRows(first, decays, keys, factors);
       for (uint32_t column = 0; column < l_.columns; ++column) {
         StoreScores(column, first_row_ + first, keys, factors);
       }
       if (this->place_ + 1 == kChunk) ScaleKeys(first_row_ + first, keys, factors);
+    }
+  }
+
+  // Of rows `first` of the warp and those behind it: keys, and what their decays make of them.
+  __device__ void TakeRows(uint32_t first, const RowNumbers& decays, ScoredNumbers& keys,
+                           ScoredNumbers& factors) const {
+#pragma unroll
+    for (uint32_t i = 0; i < kScored; ++i) {
+      const uint32_t s = first_row_ + first + i;
+#pragma unroll
+      for (uint32_t j = 0; j < kNumbers; ++j) {
+        // Rows from the token's on have its decays.
+        const float decay = s < this->place_ ? decays[first + i][j] : decays_[j];
+        factors[i][j] = expf(decays_[j] - decay);
+        keys[i][j] = __bfloat162float(Row(s)[lane_ + 32 * j]);
+      }
     }
   }
 
