@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// How the blocks of a kernel share out its work: each begins with the piece of its number and then
-// takes the next one that no block has taken.
+// How the blocks of a kernel share out its work: each begins with one or two pieces that are its
+// own and then takes the next one that no block has taken.
 #ifndef RIVULET_KERNELS_DEVICE_SHARED_WORK_CUH_
 #define RIVULET_KERNELS_DEVICE_SHARED_WORK_CUH_
 
@@ -30,30 +30,46 @@ __device__ inline uint32_t Over(uint32_t n, const Divisor& by) {
   return static_cast<uint32_t>(n * by.multiplier >> 40);
 }
 
-// The pieces that the blocks take. The counter is zero before the launch, and again after it.
+// The pieces that the blocks take. The first `given` of a block, one or two, are its own: the
+// pieces of its number, and of its number plus that of all blocks. After these it takes the next
+// piece that no block has taken. A second given piece is known before the kernel before has ended;
+// the counter may be used only then, and its answer takes about a microsecond. The counter is zero
+// before the launch, and again after it.
 class WorkCounter {
  public:
-  __device__ explicit WorkCounter(uint32_t* taken) : taken_(taken) {}
+  // Two are given only if there are so many for each block.
+  __device__ WorkCounter(uint32_t* taken, uint32_t pieces, uint32_t given)
+      : taken_(taken), pieces_(pieces), given_(given) {}
 
-  // By one warp of a block, once for each piece that the block was given. The number is there when
-  // Next needs it. Not atomicAdd: the compiler adds up those of a warp and shares out the sum, for
-  // which the warp waits. It leaves atomicInc alone, unless the bound is all ones.
+  // By one warp of a block, once for each piece that it took. The number is there when Next needs
+  // it. Not atomicAdd: the compiler adds up those of a warp and shares out the sum, for which the
+  // warp waits. It leaves atomicInc alone, unless the bound is all ones.
   __device__ void Ask() {
     constexpr uint32_t kMostPieces = uint32_t{1} << 31;
+    if (++asked_ < given_) return;
     if (threadIdx.x % 32 == 0) before_ = atomicInc(taken_, kMostPieces);
   }
-  // The piece that was asked for last. By all lanes of the warp.
-  __device__ uint32_t Next() const { return gridDim.x + __shfl_sync(0xffffffffu, before_, 0); }
+  // Whether Next may be called: the next piece is given, or was asked for.
+  __device__ bool KnowsNext() const { return asked_ > 0 || given_ > 1; }
+  // The piece after the last one that was taken; there may be none of that number. By all lanes of
+  // the warp.
+  __device__ uint32_t Next() const {
+    if (asked_ < given_) return gridDim.x + blockIdx.x;
+    return given_ * gridDim.x + __shfl_sync(0xffffffffu, before_, 0);
+  }
 
   // By lane 0, when there is no more work. The last block to find this out prepares the counter for
   // the next launch.
-  __device__ void End(uint32_t pieces) const {
-    if (before_ + 1 == pieces) *taken_ = 0;
+  __device__ void End() const {
+    if (before_ + 1 == pieces_ - (given_ - 1) * gridDim.x) *taken_ = 0;
   }
 
  private:
   uint32_t* const taken_;
-  uint32_t before_ = 0;  // lane 0: how many pieces were taken before the block's next one
+  const uint32_t pieces_;
+  const uint32_t given_;
+  uint32_t asked_ = 0;
+  uint32_t before_ = 0;  // lane 0: how many pieces that are not given come before the next one
 };
 
 // By one warp: brings the segments, of which each piece of work reads one, into L1.

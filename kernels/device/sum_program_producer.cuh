@@ -26,7 +26,7 @@ class ProgramProducer : public ProgramWork<Form> {
  public:
   __device__ ProgramProducer(const SumProgramCall& call, const ProgramLayout& layout,
                              std::byte* memory, uint32_t* taken)
-      : Base(call, layout, memory), units_(taken) {}
+      : Base(call, layout, memory), units_(taken, layout.units, layout.given) {}
 
   // Before the block's first barrier, so that the segment comes while others initialise barriers;
   // Run() needs it.
@@ -226,7 +226,7 @@ class ProgramProducer : public ProgramWork<Form> {
     if (lane_ != 0) return;
     Base::Header().last = 1;
     Arrive(&barriers_.unit_full[unit_buffer_.at]);
-    units_.End(l_.units);
+    units_.End();
   }
 
   WorkCounter units_;

@@ -127,6 +127,7 @@ struct ProgramLayout {
   uint32_t decays, out, header, unit_bytes;
   uint32_t first_job, first_unit, first_stage, groups, bytes;
   uint32_t units;                 // of all segments
+  uint32_t given;                 // units of each block that are its own
   uint32_t visits, jobs, inputs;  // in the lists
   uint32_t more_pieces;           // not 0: inputs have more pieces than lanes remember
   uint32_t unit_groups;           // of all visits of a unit

@@ -65,6 +65,7 @@ struct StreamLayout {
   uint32_t run, short_run;                // pieces of a run
   uint32_t long_runs;                     // which come first; the last short one may be shorter
   uint32_t runs;                          // of all segments
+  uint32_t given;                         // runs of each block that are its own
   Divisor of_segment, of_unit, of_group;  // pieces
   Divisor of_key;                         // units
   uint32_t columns;                       // queries, or key and query of a delta rule

@@ -29,18 +29,18 @@ class Producer : public StreamWork<Form> {
  public:
   __device__ Producer(const RecurCall& call, const StreamLayout& layout, std::byte* memory,
                       uint32_t* taken)
-      : Base(call, layout, memory), runs_(taken) {}
+      : Base(call, layout, memory), runs_(taken, layout.runs, layout.given) {}
 
   __device__ void Run() {
-    FetchSegments(c_.rows);  // what RunAt reads would come late each time
     Take(RunAt(blockIdx.x));
-    const uint32_t early = min(l_.stages, left_);
-    for (uint32_t n = 0; n < early; ++n) BeginPiece();
+    BeginFirstPieces();
     AwaitLastKernel();  // until then it counts its own runs
-    AskForRun();
+    runs_.Ask();
     while (left_ > 0 || TakeNextRun()) {
       AwaitStage();
       BeginPiece();
+      BeginKeysAhead();
+      NextPiece();
     }
     End();
   }
@@ -78,16 +78,23 @@ class Producer : public StreamWork<Form> {
     Base::Take(place.segment, place.unit, place.split);
   }
 
-  // Once for each run.
-  __device__ void AskForRun() {
-    runs_.Ask();
-    asked_ = true;
-  }
   __device__ bool TakeNextRun() {
     Take(keys_ahead_ ? ahead_ : RunAt(runs_.Next()));
     if (left_ == 0) return false;
-    AskForRun();
+    runs_.Ask();
     return true;
+  }
+
+  // As many as the ring has room for. Their states are asked for before anything else is read.
+  __device__ void BeginFirstPieces() {
+    for (uint32_t left = min(l_.stages, left_); left > 0; --left) {
+      BeginPiece();
+      if (left == 1) {
+        FetchSegments(c_.rows);  // what RunAt reads would come late each time
+        BeginKeysAhead();
+      }
+      NextPiece();
+    }
   }
 
   // The state is asked for first. There is room for the piece. The lanes meet, since one that fell
@@ -100,8 +107,6 @@ class Producer : public StreamWork<Form> {
     keys_ahead_ = keys_ahead_ && !begins_run_;
     if (lane_ == 0) Arrive(&barriers_.begun[stage_.at]);
     stage_.Advance(l_.stages);
-    if (MayBeginKeysAhead()) BeginKeysAhead();
-    NextPiece();
   }
 
   // Counts where it could divide.
@@ -126,7 +131,7 @@ class Producer : public StreamWork<Form> {
   // the consumers have begun with this run. Not at the first piece of a longer run, since which run
   // comes next was asked for only then and would be waited for.
   __device__ bool MayBeginKeysAhead() const {
-    if (!asked_ || keys_ahead_) return false;
+    if (!runs_.KnowsNext() || keys_ahead_) return false;
     if ((begins_run_ && left_ > 1) || in_group_ + left_ > l_.group) return false;
     bool free = key_.first_round;
     if (!free && lane_ == 0) free = TestBarrier(&barriers_.key_empty[key_.at], key_.parity ^ 1);
@@ -135,6 +140,7 @@ class Producer : public StreamWork<Form> {
 
   // So that they are prepared when the consumers come to them.
   __device__ void BeginKeysAhead() {
+    if (!MayBeginKeysAhead()) return;
     const Place here = {this->segment_, at_, this->unit_, this->split_, in_group_, left_};
     const bool begins_run = begins_run_;
     ahead_ = RunAt(runs_.Next());
@@ -163,7 +169,7 @@ class Producer : public StreamWork<Form> {
     Arrive(&barriers_.full[stage_.at]);
     Arrive(&barriers_.begun[stage_.at]);
     Arrive(&barriers_.key_begun[key_.at]);
-    runs_.End(l_.runs);
+    runs_.End();
   }
 
   __device__ StageHeader NewHeader() const {
@@ -201,7 +207,6 @@ class Producer : public StreamWork<Form> {
   // Of the piece: its segment, the pieces of its group before it, those of its run from it on.
   uint32_t at_ = 0, in_group_ = 0, left_ = 0;
   bool begins_run_ = false;
-  bool asked_ = false;       // for a run: the counter may be used
   bool keys_ahead_ = false;  // those of `ahead_`, the next run, have been described
   Place ahead_;
 };
