@@ -338,7 +338,7 @@ class FenwickUnit : public FenwickFold<kSingle, kParts, kBf16Pages> {
   }
 
   __device__ static void Parts(const HeldTile<true>& tile, uint32_t (&high)[4], uint32_t (&)[4]) {
-    high[0] = tile.bits.x, high[1] = tile.bits.z, high[2] = tile.bits.y, high[3] = tile.bits.w;
+    high[0] = tile.bits.x, high[1] = tile.bits.y, high[2] = tile.bits.z, high[3] = tile.bits.w;
   }
   __device__ static void Parts(const HeldTile<false>& tile, uint32_t (&high)[4],
                                uint32_t (&low)[4]) {

@@ -436,12 +436,8 @@ class FenwickDecode : public FenwickFold<true, kParts, kBf16Pages> {
 
   __device__ void MultiplyTile(const PageTile& tile, uint32_t kt, float (&sum)[4]) const {
     const uint4 x = tile.high, y = tile.low;
-    const uint32_t low[4] = {y.x, y.y, y.z, y.w};
-    if constexpr (kBf16Pages) {
-      Block::template Multiply<false>(sum, {x.x, x.z, x.y, x.w}, low, q_, dk_, 0, 1, kt);
-    } else {
-      Block::template Multiply<true>(sum, {x.x, x.y, x.z, x.w}, low, q_, dk_, 0, 1, kt);
-    }
+    const uint32_t high[4] = {x.x, x.y, x.z, x.w}, low[4] = {y.x, y.y, y.z, y.w};
+    Block::template Multiply<!kBf16Pages>(sum, high, low, q_, dk_, 0, 1, kt);
   }
 
   // The warp's pages side by side. A page that is not there gives numbers that are not used.

@@ -35,8 +35,8 @@ __device__ inline void SplitTile(const StateTile& tile, uint32_t (&high)[4], uin
   Split(tile.lower.z, tile.lower.w, high[3], low[3]);
 }
 
-// A tile as a warp holds it between its read and its fold: bf16 states as they are stored, which is
-// the register layout of the matrix instruction.
+// A tile as a warp holds it between its read and its fold. A bf16 tile is stored in the order of a
+// left operand (MultiplyAdd), so that no register has to be moved between load and product.
 template <bool kBf16>
 struct HeldTile;
 
@@ -80,12 +80,12 @@ struct HeldTile<true> {
     bits = reinterpret_cast<const uint4*>(matrix)[index * 32 + threadIdx.x % 32];
   }
   __device__ StateTile Numbers() const {
-    return {{FirstOf(bits.x), SecondOf(bits.x), FirstOf(bits.y), SecondOf(bits.y)},
-            {FirstOf(bits.z), SecondOf(bits.z), FirstOf(bits.w), SecondOf(bits.w)}};
+    return {{FirstOf(bits.x), SecondOf(bits.x), FirstOf(bits.z), SecondOf(bits.z)},
+            {FirstOf(bits.y), SecondOf(bits.y), FirstOf(bits.w), SecondOf(bits.w)}};
   }
   __device__ void Forget() {}
   __device__ void Multiply(float (&sum)[4], uint32_t b0, uint32_t b1) const {
-    MultiplyAdd(sum, {bits.x, bits.z, bits.y, bits.w}, b0, b1);
+    MultiplyAdd(sum, {bits.x, bits.y, bits.z, bits.w}, b0, b1);
   }
   __device__ void MultiplyParts(float (&sum)[4], const uint4& b) const {
     Multiply(sum, b.x, b.y);
@@ -105,8 +105,8 @@ __device__ void StoreTile(std::byte* matrix, uint32_t tile, const StateTile& s) 
   const uint32_t lane = threadIdx.x % 32;
   if constexpr (kBf16) {
     reinterpret_cast<uint4*>(matrix)[tile * 32 + lane] = {
-        PackRounded(s.upper.x, s.upper.y), PackRounded(s.upper.z, s.upper.w),
-        PackRounded(s.lower.x, s.lower.y), PackRounded(s.lower.z, s.lower.w)};
+        PackRounded(s.upper.x, s.upper.y), PackRounded(s.lower.x, s.lower.y),
+        PackRounded(s.upper.z, s.upper.w), PackRounded(s.lower.z, s.lower.w)};
   } else {
     auto* numbers = reinterpret_cast<float4*>(matrix) + tile * 64 + lane;
     numbers[0] = s.upper;
