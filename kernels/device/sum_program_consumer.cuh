@@ -36,6 +36,7 @@ class ProgramConsumer : public ProgramWork<Form> {
 
   __device__ void Run() {
     CopyTables();
+    ZeroZeros();
     Sync();
     TakeJob();
     AwaitLastKernel();  // it may still read what this warp writes
@@ -66,6 +67,9 @@ class ProgramConsumer : public ProgramWork<Form> {
   __device__ void CopyTables() const {
     Copy(Base::Visits(), l_.visit, l_.visits);
     Copy(Base::Jobs(), l_.job, l_.jobs);
+  }
+  __device__ void ZeroZeros() const {
+    if (threadIdx.x < 4) reinterpret_cast<uint32_t*>(this->memory_ + l_.zeros)[threadIdx.x] = 0;
   }
   template <typename T>
   __device__ void Copy(T* to, const T* from, uint32_t count) const {
@@ -140,16 +144,21 @@ class ProgramConsumer : public ProgramWork<Form> {
     }
   }
 
-  // Of 16 keys each, as right operands: high parts, low parts.
+  // Of 16 keys each, as right operands: high parts, low parts. A lane gives the addresses of one
+  // column's eights; those of columns without a read are zeros.
   __device__ void TakeQueries(const VisitTable& visit) {
-    const bool present = g_ < visit.reads;
-    const bf16* const query =
-        Base::template At<bf16>(visit.targets[present ? g_ : 0].query) + 2 * t_;
+    const uint32_t column = lane_ % 8, part = lane_ / 16, half = lane_ / 8 % 2;
+    const bool present = column < visit.reads;
+    uint32_t at = SharedAddress(this->memory_ + l_.zeros);
+    if (present) {
+      at = SharedAddress(Base::template At<std::byte>(visit.targets[column].query)) +
+           part * kPart * 2 + half * 16;
+    }
 #pragma unroll
     for (uint32_t kt = 0; kt < kKeyTiles; ++kt) {
-      const bf16* high = query + kt * 16;
-      queries_[kt] = {Two(high, present), Two(high + 8, present), Two(high + kPart, present),
-                      Two(high + kPart + 8, present)};
+      uint32_t four[4];
+      LoadMatrices(four, present ? at + kt * 32 : at);
+      queries_[kt] = {four[0], four[1], four[2], four[3]};
     }
   }
 
@@ -235,13 +244,12 @@ class ProgramConsumer : public ProgramWork<Form> {
   template <bool kScores>
   __device__ void ReadStates(const std::byte* const (&stages)[kTiles], float (&x)[kTiles][4]) {
     float score[4] = {};
-    const std::byte* const key = keys_ + g_ * key_bytes_ + t_ * 4;
+    const uint32_t key = SharedAddress(keys_) + lane_ % 16 * key_bytes_ + lane_ / 16 * 16;
 #pragma unroll
     for (uint32_t kt = 0; kt < kKeyTiles; ++kt) {
       if (kScores) {
-        const auto* near = reinterpret_cast<const uint32_t*>(key + kt * 32);
-        const auto* far = reinterpret_cast<const uint32_t*>(key + kt * 32 + 8 * key_bytes_);
-        const uint32_t keys[4] = {near[0], far[0], near[4], far[4]};
+        uint32_t keys[4];
+        LoadMatrices(keys, key + kt * 32);
         MultiplyAdd(score, keys, queries_[kt].x, queries_[kt].y);
         MultiplyAdd(score, keys, queries_[kt].z, queries_[kt].w);
       }

@@ -205,6 +205,7 @@ ProgramLayout LayoutFor(const SumProgramCall& call, const ProgramPlan& plan) {
   layout.first_job =
       static_cast<uint32_t>(sizeof(ProgramBarriers) + layout.visits * sizeof(VisitTable));
   Taker block(static_cast<uint32_t>(layout.first_job + layout.jobs * sizeof(ProgramJob)));
+  layout.zeros = block.Take(16);
   layout.first_unit = block.Aligned();
   layout.first_stage = layout.first_unit + kUnitBuffers * layout.unit_bytes;
   layout.units = call.units * call.rows.segment_count;

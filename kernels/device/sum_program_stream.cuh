@@ -110,11 +110,11 @@ struct ProgramGroup {
   uint32_t tiles;  // this one and those after it
 };
 
-// A block's memory, in bytes: barriers, tables, the buffers of units, stages. A stage is a tile of
-// 16 value columns of a state. Stages come in groups of one for each consumer, so that a stage
-// belongs to one consumer in all rounds: a consumer that waited for one round of a barrier while an
-// earlier round was under way would take the wrong one for its own. kCopyTiles stages of a group
-// share their barriers.
+// A block's memory, in bytes: barriers, tables, 16 zeros, the buffers of units, stages. A stage is
+// a tile of 16 value columns of a state. Stages come in groups of one for each consumer, so that a
+// stage belongs to one consumer in all rounds: a consumer that waited for one round of a barrier
+// while an earlier round was under way would take the wrong one for its own. kCopyTiles stages of a
+// group share their barriers.
 //
 // In a unit's buffer: rows of the tail, bf16 [C, width + pad]; input vectors, fp32 [width]; vectors
 // that are queries, as high and low parts, bf16 [2, Dp + pad]; the cumulative decays, fp32 [C]; the
@@ -125,7 +125,7 @@ struct ProgramLayout {
   uint32_t vectors[kMostProgramVectors];                         // kAbsent: not an input
   uint32_t queries[kMostProgramVectors];                         // kAbsent: not a query
   uint32_t decays, out, header, unit_bytes;
-  uint32_t first_job, first_unit, first_stage, groups, bytes;
+  uint32_t first_job, zeros, first_unit, first_stage, groups, bytes;
   uint32_t units;                 // of all segments
   uint32_t given;                 // units of each block that are its own
   uint32_t visits, jobs, inputs;  // in the lists
