@@ -46,6 +46,7 @@ class ProgramConsumer : public ProgramWork<Form> {
       const UnitHeader header = Base::Header();
       if (header.last != 0) return;
       Base::Take(header.segment, header.unit, header.group);
+      TakeSeenRows();
       Prepare();
       for (uint32_t v = 0; v < l_.visits; ++v) {
         Sync();  // for what the last visit wrote
@@ -130,6 +131,7 @@ class ProgramConsumer : public ProgramWork<Form> {
   // --- a visit -----------------------------------------------------------------------------------
 
   __device__ void Visit(const VisitTable& visit) {
+    reads_ = visit.reads;
     TakeQueries(visit);
     TakeTarget(visit);
     TakeDecays(visit);
@@ -260,38 +262,24 @@ class ProgramConsumer : public ProgramWork<Form> {
         state.MultiplyParts(x[i], queries_[kt]);
       }
     }
-    if (kScores) TakeScores(score);
-#pragma unroll
-    for (uint32_t j = 0; j < 4; ++j) {
-      const float decay = __shfl_sync(0xffffffffu, decay_[j % 2], kChunk);
-#pragma unroll
-      for (uint32_t i = 0; i < kTiles; ++i) x[i][j] = this->fresh_ ? 0.0f : x[i][j] * decay;
+    if (kScores) {
+      Weigh(score);
+      scores_ = TransposedParts(score);
     }
-  }
-
-  static __device__ uint32_t Bits(const __nv_bfloat162& two) {
-    return *reinterpret_cast<const uint32_t*>(&two);
-  }
-
-  // The scores with their decays, as a right operand: a lane's rows 2t, 2t + 1, 2t + 8 and 2t + 9
-  // of column g, in parts.
-  __device__ void TakeScores(float (&score)[4]) {
-    Weigh(score);
-    float x[4];
-    TransposeScores(score, x);
-    __nv_bfloat162 high[2], low[2];
+    const float decays[2] = {__shfl_sync(0xffffffffu, decay_[0], kChunk),
+                             __shfl_sync(0xffffffffu, decay_[1], kChunk)};
 #pragma unroll
-    for (uint32_t i = 0; i < 2; ++i) {
-      SplitTwice(x[2 * i], high[i].x, low[i].x);
-      SplitTwice(x[2 * i + 1], high[i].y, low[i].y);
+    for (uint32_t i = 0; i < kTiles; ++i) {
+#pragma unroll
+      for (uint32_t j = 0; j < 4; ++j) x[i][j] = this->fresh_ ? 0.0f : x[i][j] * decays[j % 2];
     }
-    scores_ = {Bits(high[0]), Bits(high[1]), Bits(low[0]), Bits(low[1])};
   }
 
   // Columns 2t and 2t + 1 of rows g and g + 8; zero for rows that a read does not see.
   __device__ void Weigh(float (&score)[4]) const {
 #pragma unroll
     for (uint32_t r = 0; r < kMostVisitReads; ++r) {
+      if (r >= reads_) break;  // the column's queries are zeros
       const float near = __shfl_sync(0xffffffffu, decay_[r], g_);
       const float far = __shfl_sync(0xffffffffu, decay_[r], g_ + 8);
       score[r] = t_ == 0 && static_cast<int>(g_) <= last_[r] ? score[r] * near : 0.0f;
@@ -317,10 +305,14 @@ class ProgramConsumer : public ProgramWork<Form> {
   __device__ void LoadValues(uint32_t tile, uint32_t (&values)[4]) const {
     LoadTransposed(values, reinterpret_cast<const bf16*>(values_) + tile * 16);
 #pragma unroll
-    for (uint32_t i = 0; i < 4; ++i) {
-      const uint32_t s = 2 * t_ + i / 2 * 8;
-      if (s > this->place_) values[i] = 0;
-      if (s == this->place_) values[i] &= 0xffffu;
+    for (uint32_t i = 0; i < 4; ++i) values[i] &= seen_[i / 2];
+  }
+  // Of rows 2t and 2t + 1, and of those eight rows later.
+  __device__ void TakeSeenRows() {
+#pragma unroll
+    for (uint32_t half = 0; half < 2; ++half) {
+      const uint32_t s = 2 * t_ + half * 8;
+      seen_[half] = s < this->place_ ? ~0u : s == this->place_ ? 0xffffu : 0;
     }
   }
 
@@ -418,7 +410,9 @@ class ProgramConsumer : public ProgramWork<Form> {
   const uint32_t warp_, g_, t_;
   uint32_t job_ = 0, four_ = 0;
   Ring stages_;
+  uint32_t seen_[2];  // of the unit: the bits of pairs of rows that there are
   // Of the visit.
+  uint32_t reads_;
   Target target_;
   bool writes_;
   const std::byte* keys_ = nullptr;    // row of place 0

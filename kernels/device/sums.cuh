@@ -150,6 +150,10 @@ __device__ inline void SplitTwice(float x, bf16& high, bf16& low) {
   high = __float2bfloat16_rn(x);
   low = __float2bfloat16_rn(Rest(x, high));
 }
+__device__ inline void SplitTwice(float first, float second, uint32_t& high, uint32_t& low) {
+  Split(first, second, high, low);
+  Split(FirstOf(high) + FirstOf(low), SecondOf(high) + SecondOf(low), high, low);
+}
 
 template <int kParts>
 __device__ void StoreParts(bf16* to, size_t part, float x) {
@@ -184,25 +188,29 @@ __device__ inline uint32_t Two(const bf16* x, bool present = true) {
   return present ? *reinterpret_cast<const uint32_t*>(x) : 0;
 }
 
-// Scores [row s, column], as a product leaves them, as a lane of the right operand [s, column] of
-// the next one needs them: rows 2t, 2t + 1, 2t + 8 and 2t + 9 of column g.
-__device__ inline void TransposeScores(const float (&score)[4], float (&x)[4]) {
-  const uint32_t g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-#pragma unroll
-  for (uint32_t i = 0; i < 4; ++i) {
-    const uint32_t from = (2 * t + i % 2) * 4 + g / 2;
-    const float even = __shfl_sync(0xffffffffu, score[i / 2 * 2], from);
-    const float odd = __shfl_sync(0xffffffffu, score[i / 2 * 2 + 1], from);
-    x[i] = g % 2 == 0 ? even : odd;
-  }
+// An 8 x 8 matrix of which lane 4g + t has numbers 2t and 2t + 1 of row g, transposed.
+__device__ inline uint32_t Transposed(uint32_t two) {
+  uint32_t transposed;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;\n" : "=r"(transposed) : "r"(two));
+  return transposed;
 }
 
-// The same, rounded. Zeros unless `present`.
+// Scores [row s, column], as a product leaves them, as a lane of the right operand [s, column] of
+// the next one needs them: rows 2t, 2t + 1, 2t + 8 and 2t + 9 of column g, rounded. Zeros unless
+// `present`.
 __device__ inline uint2 TransposedScores(const float (&score)[4], bool present) {
-  float x[4];
-  TransposeScores(score, x);
+  const uint32_t near = Transposed(PackRounded(score[0], score[1]));
+  const uint32_t far = Transposed(PackRounded(score[2], score[3]));
   if (!present) return {0, 0};
-  return {PackRounded(x[0], x[1]), PackRounded(x[2], x[3])};
+  return {near, far};
+}
+
+// The same as high parts in x and y and low parts, split twice, of all columns.
+__device__ inline uint4 TransposedParts(const float (&score)[4]) {
+  uint32_t high[2], low[2];
+  SplitTwice(score[0], score[1], high[0], low[0]);
+  SplitTwice(score[2], score[3], high[1], low[1]);
+  return {Transposed(high[0]), Transposed(high[1]), Transposed(low[0]), Transposed(low[1])};
 }
 
 // --- a normaliser ------------------------------------------------------------------------------

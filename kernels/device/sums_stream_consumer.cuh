@@ -104,6 +104,7 @@ class Consumer : public StreamWork<Form> {
   }
 
   __device__ void RunPiece() {
+    TakeRowBits();
     if constexpr (!Form::kChannel) TakeDecays();
     Read();
     if (this->place_ + 1 == kChunk) Fold();
@@ -248,13 +249,24 @@ class Consumer : public StreamWork<Form> {
   __device__ void TakeValues(uint32_t c, uint32_t token) {
     LoadTransposed(values_[c], Values() + (lane_ % 8 + (lane_ >= 16 ? 8 : 0)) * dv_ + Column(c) +
                                    lane_ / 8 % 2 * 8);
-    const uint32_t place = this->place_, low = token & 0xffffu, high = token >> 16;
+    const uint32_t own[2] = {__byte_perm(token, 0, 0x1010), __byte_perm(token, 0, 0x3232)};
 #pragma unroll
     for (uint32_t i = 0; i < 4; ++i) {
-      const uint32_t row = 2 * t_ + i / 2 * 8, own = i % 2 == 0 ? low : high;
-      const uint32_t first = row < place ? values_[c][i] & 0xffffu : row == place ? own : 0;
-      const uint32_t second = row + 1 < place ? values_[c][i] >> 16 : row + 1 == place ? own : 0;
-      values_[c][i] = first | second << 16;
+      const RowBits& rows = rows_[i / 2];
+      values_[c][i] = (values_[c][i] & rows.seen) | (own[i % 2] & rows.own);
+    }
+  }
+  __device__ void TakeRowBits() {
+    const uint32_t place = this->place_;
+#pragma unroll
+    for (uint32_t half = 0; half < 2; ++half) {
+      const uint32_t row = 2 * t_ + half * 8;
+      rows_[half] = {row + 1 < place ? ~0u
+                     : row < place   ? 0xffffu
+                                     : 0,
+                     row == place       ? 0xffffu
+                     : row + 1 == place ? 0xffff0000u
+                                        : 0};
     }
   }
   __device__ void KeepValues(const uint32_t (&token)[kTiles]) const {
@@ -374,7 +386,13 @@ class Consumer : public StreamWork<Form> {
   uint32_t query_[Form::kKeyTiles][2];
   float score_[4] = {};            // of decays by unit: before their decays
   uint2 channel_scores_ = {0, 0};  // of decays by channel: as a right operand
-  uint32_t values_[kTiles][4];     // the piece's values as left operands
+  // Of rows 2t and 2t + 1, and of those eight rows later: the bits of a pair that are of the tail's
+  // rows, and of the token's.
+  struct RowBits {
+    uint32_t seen, own;
+  };
+  RowBits rows_[2];
+  uint32_t values_[kTiles][4];  // the piece's values as left operands
 };
 
 }  // namespace rivulet::cuda
