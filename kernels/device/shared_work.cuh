@@ -32,18 +32,20 @@ __device__ inline uint32_t Over(uint32_t n, const Divisor& by) {
 
 // The pieces that the blocks take. The first `given` of a block, one or two, are its own: the
 // pieces of its number, and of its number plus that of all blocks. After these it takes the next
-// piece that no block has taken. A second given piece is known before the kernel before has ended;
-// the counter may be used only then, and its answer takes about a microsecond. The counter is zero
-// before the launch, and again after it.
+// piece that no block has taken, from a counter. The counter may be used only after the kernel
+// before has ended (AwaitLastKernel), and answers about a microsecond later; a given piece is known
+// at once. The counter is zero before the launch, and again after it.
 class WorkCounter {
  public:
-  // Two are given only if there are so many for each block.
+  // `given` may be two only if there are two pieces for each block. Otherwise a block would take a
+  // piece that there is not, and the counter would not become zero.
   __device__ WorkCounter(uint32_t* taken, uint32_t pieces, uint32_t given)
       : taken_(taken), pieces_(pieces), given_(given) {}
 
-  // By one warp of a block, once for each piece that it took. The number is there when Next needs
-  // it. Not atomicAdd: the compiler adds up those of a warp and shares out the sum, for which the
-  // warp waits. It leaves atomicInc alone, unless the bound is all ones.
+  // By one warp of a block, once for each piece that it took; it asks the counter unless the next
+  // piece is given. The number is there when Next needs it. Not atomicAdd: the compiler adds up
+  // those of a warp and shares out the sum, for which the warp waits. It leaves atomicInc alone,
+  // unless the bound is all ones.
   __device__ void Ask() {
     constexpr uint32_t kMostPieces = uint32_t{1} << 31;
     if (++asked_ < given_) return;
@@ -51,15 +53,15 @@ class WorkCounter {
   }
   // Whether Next may be called: the next piece is given, or was asked for.
   __device__ bool KnowsNext() const { return asked_ > 0 || given_ > 1; }
-  // The piece after the last one that was taken; there may be none of that number. By all lanes of
-  // the warp.
+  // The piece after the last one that was taken, until the next Ask; there may be none of that
+  // number. By all lanes of the warp, where KnowsNext.
   __device__ uint32_t Next() const {
     if (asked_ < given_) return gridDim.x + blockIdx.x;
     return given_ * gridDim.x + __shfl_sync(0xffffffffu, before_, 0);
   }
 
-  // By lane 0, when there is no more work. The last block to find this out prepares the counter for
-  // the next launch.
+  // By lane 0, when there is no more work. The block that asked last prepares the counter for the
+  // next launch.
   __device__ void End() const {
     if (before_ + 1 == pieces_ - (given_ - 1) * gridDim.x) *taken_ = 0;
   }

@@ -36,7 +36,7 @@ class ProgramConsumer : public ProgramWork<Form> {
 
   __device__ void Run() {
     CopyTables();
-    ZeroZeros();
+    ClearZeros();
     Sync();
     TakeJob();
     AwaitLastKernel();  // it may still read what this warp writes
@@ -69,7 +69,7 @@ class ProgramConsumer : public ProgramWork<Form> {
     Copy(Base::Visits(), l_.visit, l_.visits);
     Copy(Base::Jobs(), l_.job, l_.jobs);
   }
-  __device__ void ZeroZeros() const {
+  __device__ void ClearZeros() const {
     if (threadIdx.x < 4) reinterpret_cast<uint32_t*>(this->memory_ + l_.zeros)[threadIdx.x] = 0;
   }
   template <typename T>
@@ -146,8 +146,8 @@ class ProgramConsumer : public ProgramWork<Form> {
     }
   }
 
-  // Of 16 keys each, as right operands: high parts, low parts. A lane gives the addresses of one
-  // column's eights; those of columns without a read are zeros.
+  // Of 16 keys each, as right operands: high parts, low parts. Lane l gives the address of eight
+  // numbers of column l % 8, or of 16 zero bytes if no read has the column.
   __device__ void TakeQueries(const VisitTable& visit) {
     const uint32_t column = lane_ % 8, part = lane_ / 16, half = lane_ / 8 % 2;
     const bool present = column < visit.reads;
@@ -275,11 +275,12 @@ class ProgramConsumer : public ProgramWork<Form> {
     }
   }
 
-  // Columns 2t and 2t + 1 of rows g and g + 8; zero for rows that a read does not see.
+  // Columns 2t and 2t + 1 of rows g and g + 8; zero for rows that a read does not see. Columns
+  // without a read may have any numbers, since nothing reads what comes of them.
   __device__ void Weigh(float (&score)[4]) const {
 #pragma unroll
     for (uint32_t r = 0; r < kMostVisitReads; ++r) {
-      if (r >= reads_) break;  // the column's queries are zeros
+      if (r >= reads_) break;
       const float near = __shfl_sync(0xffffffffu, decay_[r], g_);
       const float far = __shfl_sync(0xffffffffu, decay_[r], g_ + 8);
       score[r] = t_ == 0 && static_cast<int>(g_) <= last_[r] ? score[r] * near : 0.0f;

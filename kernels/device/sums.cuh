@@ -205,7 +205,8 @@ __device__ inline uint2 TransposedScores(const float (&score)[4], bool present) 
   return {near, far};
 }
 
-// The same as high parts in x and y and low parts, split twice, of all columns.
+// Scores transposed in the same way, split twice: high parts in x and y, low parts in z and w.
+// Nothing may use what comes of columns that no query has.
 __device__ inline uint4 TransposedParts(const float (&score)[4]) {
   uint32_t high[2], low[2];
   SplitTwice(score[0], score[1], high[0], low[0]);

@@ -149,18 +149,22 @@ bool Fits(StreamLayout& layout, uint32_t blocks) {
   return true;
 }
 
-// Whether a block with so many pieces is given its second run. It helps where the first run ends
-// early, and where keys take long to prepare. The rest is measured: steps of Mamba-2, which has
-// more pieces, took 1 % more, and KDA with bf16 states up to 8 %.
+// Forms whose keys take long to prepare, with decays by channel, and which were measured to be
+// faster with few short runs and a given second one: KDA with fp32 states, and GLA.
 template <typename Form>
-constexpr bool KnowsSecondRun(uint32_t each) {
-  return Form::kChannel ? !Form::kBf16State || Form::kKeyTiles > 8 : each < 9;
+constexpr bool kLongPreparation = Form::kChannel && (Form::kTiles == 1 || Form::kKeyTiles > 8);
+
+// Whether a block with so many pieces is given its second run. With decays by unit a block with
+// more pieces does not gain: Mamba-2 took 1 % longer. KDA with bf16 states took up to 8 % longer.
+template <typename Form>
+constexpr bool GivesSecondRun(uint32_t each) {
+  return Form::kChannel ? kLongPreparation<Form> : each < 9;
 }
 
 // Divides the pieces into runs for so many blocks. A run prepares its keys anew; short runs at the
 // end keep the blocks equally busy. Keys with decays by channel take long to prepare, so there long
-// runs have more pieces, short ones have two, and there are fewer of these. False: so few pieces
-// that sums_decode.cu is faster.
+// runs have more pieces and short ones have two, and where that was measured there are fewer short
+// ones. False: so few pieces that sums_decode.cu is faster.
 template <typename Form>
 bool DivideWork(const RecurCall& call, uint32_t blocks, StreamLayout& layout) {
   constexpr bool kChannel = Form::kChannel;
@@ -171,11 +175,11 @@ bool DivideWork(const RecurCall& call, uint32_t blocks, StreamLayout& layout) {
   const uint32_t run = kChannel && each < 4 ? 1 : each < 16 ? 2 : kChannel || each < 32 ? 4 : 8;
   layout.run = std::min(layout.group, kChannel ? 2 * run : run);
   layout.short_run = kChannel ? std::min(layout.run, 2u) : 1;
-  layout.long_runs = kChannel ? MostLongRuns(layout.pieces, layout.run, blocks)
-                              : layout.pieces / layout.run / 4 * 3;
+  layout.long_runs = kLongPreparation<Form> ? MostLongRuns(layout.pieces, layout.run, blocks)
+                                            : layout.pieces / layout.run / 4 * 3;
   const uint32_t rest = layout.pieces - layout.long_runs * layout.run;
   layout.runs = layout.long_runs + (rest + layout.short_run - 1) / layout.short_run;
-  layout.given = KnowsSecondRun<Form>(each) && layout.runs >= 2 * blocks ? 2 : 1;
+  layout.given = GivesSecondRun<Form>(each) && layout.runs >= 2 * blocks ? 2 : 1;
   return true;
 }
 

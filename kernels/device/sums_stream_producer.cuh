@@ -34,7 +34,7 @@ class Producer : public StreamWork<Form> {
   __device__ void Run() {
     Take(RunAt(blockIdx.x));
     BeginFirstPieces();
-    AwaitLastKernel();  // until then it counts its own runs
+    AwaitLastKernel();  // until then that kernel may use the counter
     runs_.Ask();
     while (left_ > 0 || TakeNextRun()) {
       AwaitStage();
@@ -85,11 +85,12 @@ class Producer : public StreamWork<Form> {
     return true;
   }
 
-  // As many as the ring has room for. Their states are asked for before anything else is read.
+  // As many as the ring has room for. Segments are brought into L1 after their states have been
+  // asked for.
   __device__ void BeginFirstPieces() {
-    for (uint32_t left = min(l_.stages, left_); left > 0; --left) {
+    for (uint32_t pieces = min(l_.stages, left_); pieces > 0; --pieces) {
       BeginPiece();
-      if (left == 1) {
+      if (pieces == 1) {
         FetchSegments(c_.rows);  // what RunAt reads would come late each time
         BeginKeysAhead();
       }
@@ -127,9 +128,10 @@ class Producer : public StreamWork<Form> {
 
   __device__ bool NewKeys() const { return begins_run_ || in_group_ == 0; }
 
-  // Whether the next keys that are needed are those of the next run, and there is room for them:
-  // the consumers have begun with this run. Not at the first piece of a longer run, since which run
-  // comes next was asked for only then and would be waited for.
+  // Whether the next keys that are needed are those of the next run, and there is room for them: in
+  // the first round, or when the consumers have begun with this run. Not at the first piece of a
+  // longer run, since which run comes next may have been asked for only then and would be waited
+  // for.
   __device__ bool MayBeginKeysAhead() const {
     if (!runs_.KnowsNext() || keys_ahead_) return false;
     if ((begins_run_ && left_ > 1) || in_group_ + left_ > l_.group) return false;
