@@ -242,7 +242,6 @@ class ProgramConsumer : public ProgramWork<Form> {
     }
   }
 
-  // Sums of a unit that has just begun have no state: what is in the stages is not used.
   template <bool kScores>
   __device__ void ReadStates(const std::byte* const (&stages)[kTiles], float (&x)[kTiles][4]) {
     float score[4] = {};
@@ -266,6 +265,11 @@ class ProgramConsumer : public ProgramWork<Form> {
       Weigh(score);
       scores_ = TransposedParts(score);
     }
+    DecayReads(x);
+  }
+
+  // Sums of a unit that has just begun have no state: what is in the stages is not used.
+  __device__ void DecayReads(float (&x)[kTiles][4]) const {
     const float decays[2] = {__shfl_sync(0xffffffffu, decay_[0], kChunk),
                              __shfl_sync(0xffffffffu, decay_[1], kChunk)};
 #pragma unroll
@@ -420,7 +424,7 @@ class ProgramConsumer : public ProgramWork<Form> {
   const std::byte* values_ = nullptr;  // where the lane loads value columns of a tile
   uint32_t key_bytes_;
   uint4 queries_[kKeyTiles];
-  uint4 scores_;  // high parts, low parts
+  uint4 scores_;  // with their decays, as a right operand: high parts, low parts
   float decay_[kMostVisitReads];
   int last_[kMostVisitReads];  // the last place whose row a read sees
 };
