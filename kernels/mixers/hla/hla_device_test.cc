@@ -345,6 +345,10 @@ std::vector<Case> Cases() {
       Decayed(LinearAttention("linear_128", {4, 4, 128, 128}, false), Decay::kChannel),
       Decayed(LinearAttention("linear_256", {2, 2, 256, 512}, false), Decay::kChannel),
       Decayed(LinearAttention("linear_256", {2, 1, 256, 192}, false), Decay::kScalar),
+      // So few pieces a block with many sessions that its second run is given (sums_stream.cu):
+      // with fp32 states, and with bf16 states.
+      Decayed(LinearAttention("linear_few", {1, 1, 128, 128}, false), Decay::kScalar),
+      DeltaRule("delta_few", {2, 2, 128, 128}, Decay::kScalar),
       DeltaRule("delta_64", {16, 16, 64, 48}, Decay::kScalar),
       DeltaRule("delta_128", {8, 4, 128, 128}, Decay::kScalar),
       DeltaRule("kda_64", {16, 8, 64, 64}, Decay::kChannel),
