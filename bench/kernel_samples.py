@@ -9,9 +9,9 @@
     python3 bench/kernel_samples.py k.csv k.sass ILb1ELi4E [--files sum_program_consumer.cuh,...] [--units 16384]
 
 ILb1ELi4E is a part of the kernel's mangled name. An instruction counts for the innermost function that it was inlined from, of the files named with
---files (without it, of all files in kernels/): so with the kernel's own files, helpers count for their callers. The compiler mixes functions, so
-a function's share is roughly right only. `moves` are copies from register to register. With --units, instructions are given for each unit of
-work instead of in total.
+--files (without it, of all files in kernels/): so with the kernel's own files, helpers count for their callers. The compiler mixes the
+instructions of functions, so shares are approximate. `moves` are copies from register to register. With --units, instructions are given for each
+unit of work instead of in total.
 """
 import argparse
 import collections
@@ -27,25 +27,25 @@ MOVES = ("MOV", "IMAD.MOV")
 
 def machine_code(file, part):
     """[(operation, [(source file, line)], innermost first)] of the kernel whose name has `part` in it."""
-    code, frames, inside, fresh = [], [], False, False
-    for line in open(file, encoding="utf-8"):
-        if line.startswith(".text.") or line.startswith("\t.section"):
-            inside = part in line if line.startswith(".text.") else inside and ".text" in line
+    code, frames, inside, complete = [], [], False, True
+    for line in pathlib.Path(file).read_text(encoding="utf-8").split("\n"):
+        if line.startswith(".text."):  # the code of a kernel follows
+            inside = part in line
         location, instruction = LOCATION.search(line), INSTRUCTION.match(line)
-        if location and inside:
-            frames = (frames if fresh else []) + [(location.group(1), int(location.group(2)))]
-            if location.group(3):
-                frames.append((location.group(3), int(location.group(4))))
-            fresh = True
+        if location:
+            file_of, line_of, caller, line_of_caller = location.groups()
+            frames = ([] if complete else frames) + [(file_of, int(line_of))]
+            frames += [(caller, int(line_of_caller))] if caller else []
         elif instruction and inside:
             code.append((instruction.group(1), frames))
-            fresh = False
+        complete = not location
     return code
 
 
 def samples(file):
     """[(samples, times executed)], an item for each instruction."""
-    rows = [row for row in csv.reader(open(file, encoding="utf-8")) if len(row) > 20]
+    with open(file, encoding="utf-8") as lines:
+        rows = [row for row in csv.reader(lines) if len(row) > 20]
     sampled = rows[0].index("Warp Stall Sampling (All Samples)")
     executed = rows[0].index("Instructions Executed")
     return [(int(row[sampled]), int(row[executed])) for row in rows[1:]]

@@ -30,6 +30,12 @@ __device__ inline uint32_t Over(uint32_t n, const Divisor& by) {
   return static_cast<uint32_t>(n * by.multiplier >> 40);
 }
 
+// How many pieces each block can be given as its own, at most two: otherwise a block would take a
+// piece that there is not, and the counter of WorkCounter would not become zero.
+constexpr uint32_t MostGiven(uint32_t pieces, uint32_t blocks) {
+  return pieces < 2 * blocks ? 1 : 2;
+}
+
 // The pieces that the blocks take. The first `given` of a block, one or two, are its own: the
 // pieces of its number, and of its number plus that of all blocks. After these it takes the next
 // piece that no block has taken, from a counter. The counter may be used only after the kernel
@@ -37,8 +43,7 @@ __device__ inline uint32_t Over(uint32_t n, const Divisor& by) {
 // at once. The counter is zero before the launch, and again after it.
 class WorkCounter {
  public:
-  // `given` may be two only if there are two pieces for each block. Otherwise a block would take a
-  // piece that there is not, and the counter would not become zero.
+  // `given` is at most MostGiven(pieces, gridDim.x).
   __device__ WorkCounter(uint32_t* taken, uint32_t pieces, uint32_t given)
       : taken_(taken), pieces_(pieces), given_(given) {}
 

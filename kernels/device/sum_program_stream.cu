@@ -286,7 +286,7 @@ bool Launch(const SumProgramCall& call, const ProgramPlan& plan, const LaunchCon
   while (shared_by > 0 && !Fits<Form>(layout, shared_by)) --shared_by;
   const uint32_t blocks = shared_by * static_cast<uint32_t>(context.processors);
   if (blocks == 0) return false;
-  layout.given = layout.units < 2 * blocks ? 1 : 2;
+  layout.given = MostGiven(layout.units, blocks);
   static const cudaError_t prepared = AllowAllShared(ProgramStreamKernel<Form>);
   context.Check(prepared);
   context.Run(ProgramStreamKernel<Form>, dim3(std::min(layout.units, blocks)),

@@ -179,7 +179,7 @@ bool DivideWork(const RecurCall& call, uint32_t blocks, StreamLayout& layout) {
                                             : layout.pieces / layout.run / 4 * 3;
   const uint32_t rest = layout.pieces - layout.long_runs * layout.run;
   layout.runs = layout.long_runs + (rest + layout.short_run - 1) / layout.short_run;
-  layout.given = GivesSecondRun<Form>(each) && layout.runs >= 2 * blocks ? 2 : 1;
+  layout.given = GivesSecondRun<Form>(each) ? MostGiven(layout.runs, blocks) : 1;
   return true;
 }
 
