@@ -446,10 +446,9 @@ bool HasPlainParts(const PrepareCall& call, const PartPlan& plan) {
 uint32_t BlocksFor(const PartPlan& plan) {
   return (plan.tasks[kMaxPreparedParts - 1] + kPrepareWarps - 1) / kPrepareWarps;
 }
-// The most rows of a grid with so many blocks each, all of which run at once.
-uint32_t MostRows(uint32_t blocks, const LaunchContext& context) {
-  constexpr uint32_t kResident = 4;  // blocks of a processor
-  return std::max(kResident * static_cast<uint32_t>(context.processors) / blocks, 1u);
+// The most rows of a grid with so many blocks each, of which so many share a processor.
+uint32_t MostRows(uint32_t blocks, uint32_t resident, const LaunchContext& context) {
+  return std::max(resident * static_cast<uint32_t>(context.processors) / blocks, 1u);
 }
 
 bool HasWideHeads(const PrepareCall& call) {
@@ -458,11 +457,23 @@ bool HasWideHeads(const PrepareCall& call) {
   });
 }
 
+constexpr uint32_t kResident = 4;  // blocks of a processor that run at once
+
+// Whether a warp should have one token of single tokens. The next kernel's blocks may start when
+// all blocks of this one have, and beside a product few of them find room. So with plain parts,
+// whose kernel for several tokens is short, there should be few; but a rehearsal, which only the
+// other kernel has, is worth more with few rows (docs/gpu_notes.md#small-kernels-beside-products).
+bool HasOneTokenAWarp(uint32_t tokens, uint32_t blocks, bool plain, const LaunchContext& context) {
+  if (!plain) return tokens <= MostRows(blocks, kResident, context);
+  constexpr uint32_t kRehearsed = 2, kMostTokens = 64;
+  return tokens <= std::min(MostRows(blocks, kRehearsed, context), kMostTokens);
+}
+
 // kSingle: as DeviceRows::single. kScales: the call has factors.
 template <typename Row, bool kSingle, bool kScales>
 void LaunchRows(const PrepareCall& call, const PartPlan& plan, const LaunchContext& context) {
   const uint32_t blocks = BlocksFor(plan), tokens = call.rows.tokens - call.rows.before;
-  const dim3 grid(blocks, std::min(tokens, MostRows(blocks, context)));
+  const dim3 grid(blocks, std::min(tokens, MostRows(blocks, kResident, context)));
   const uint32_t rehearsed = context.RehearsedBlocks(grid.x * grid.y);
   const auto kernel = rehearsed != 0 ? PrepareKernel<Row, kSingle, true, kScales>
                                      : PrepareKernel<Row, kSingle, false, kScales>;
@@ -473,12 +484,13 @@ template <typename Row, bool kScales>
 void LaunchSingles(const PrepareCall& call, const LaunchContext& context) {
   const PartPlan plan = PlanOf(call);
   const uint32_t blocks = BlocksFor(plan), tokens = call.rows.tokens - call.rows.before;
-  if (tokens <= MostRows(blocks, context) || HasWideHeads(call)) {
+  const bool plain = HasPlainParts(call, plan);
+  if (HasOneTokenAWarp(tokens, blocks, plain, context) || HasWideHeads(call)) {
     return LaunchRows<Row, true, kScales>(call, plan, context);
   }
   const uint32_t groups = (tokens + kTokensOfWarp - 1) / kTokensOfWarp;
-  const auto kernel = HasPlainParts(call, plan) ? PrepareManyKernel<Row, true, kScales>
-                                                : PrepareManyKernel<Row, false, kScales>;
+  const auto kernel =
+      plain ? PrepareManyKernel<Row, true, kScales> : PrepareManyKernel<Row, false, kScales>;
   context.Run(kernel, dim3(blocks, groups), kPrepareThreads, 0, call, plan);
 }
 
