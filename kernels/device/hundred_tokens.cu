@@ -58,6 +58,11 @@ struct HundredCall {
 template <int kTiles, int kStageBoxes>
 constexpr bool kMayAdd = kTiles <= (kStageBoxes == kFewBoxes ? 3 : 4);
 
+// Warps that bring factors. Of two groups of tokens, which have maps with many outputs, few: with
+// them a block has 12 warps, which leave registers for a block of row preparation.
+template <int kTiles>
+constexpr uint32_t kFactorWarpsFor = kTiles > 4 ? 2 : kFactorWarps;
+
 template <int kTiles, int kStageBoxes>
 class HundredTokens {
  public:
@@ -94,7 +99,9 @@ class HundredTokens {
     RunWarps(
         s_.warps(), c_.ahead, b_, [this] { MultiplyAll(); }, [this] { BringAllWeights(); },
         [this] { BringTokens(); },
-        [this](uint32_t warp) { BringFactors(c_.out, warp, s_.warps() * 32, factors_); });
+        [this](uint32_t warp) {
+          BringFactors<kFactorWarpsFor<kTiles>>(c_.out, warp, s_.warps() * 32, factors_);
+        });
   }
 
  private:
@@ -170,7 +177,7 @@ class HundredTokens {
         AwaitSums(sum);
         Release(weight_barrier, token_barrier, left--);
         if (left == 0) EndChains(b_);
-        if (c_.out.scales() && pass == 1) AwaitFactors(s_.warps() * 32);
+        if (c_.out.scales() && pass == 1) AwaitFactors<kFactorWarpsFor<kTiles>>(s_.warps() * 32);
       }
       Write(round, sum, before, weight, real != 0);
     }
@@ -336,7 +343,8 @@ bool Launch(const DeviceLinear& linear, const Operand& x, const ProductOutputs& 
   const size_t weights = std::max(size_t{shape.slots.weights} * Work::kWeightStage,
                                   size_t{kTokensOfGroup - shape.token_rows} * kBoxRowBytes);
   const size_t shared = kBoxAlignment + tokens + weights;
-  const uint32_t warps = shape.warps() + kRingProducers + (out.scales() ? kFactorWarps : 0);
+  const uint32_t factor_warps = out.scales() ? kFactorWarpsFor<kTiles> : 0;
+  const uint32_t warps = shape.warps() + kRingProducers + factor_warps;
   context.RunInClusters(HundredKernel<kTiles, kStageBoxes>, dim3(shape.blocks), kBlocksOfCluster,
                         warps * 32, shared, call);
   return true;
