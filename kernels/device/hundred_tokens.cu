@@ -29,6 +29,7 @@ namespace {
 constexpr uint32_t kBlocksOfCluster = 4;
 constexpr uint32_t kTokensOfGroup = 64, kMostGroups = 2;  // warpgroups
 constexpr uint32_t kWarpsOfGroup = 4;
+// More than any launch has; it sets how many registers a thread may have.
 constexpr uint32_t kMostThreads =
     (kMostGroups * kWarpsOfGroup + kRingProducers + kFactorWarps) * 32;
 constexpr uint32_t kMostFew = 32;  // tokens that are not padded to 64
@@ -58,8 +59,9 @@ struct HundredCall {
 template <int kTiles, int kStageBoxes>
 constexpr bool kMayAdd = kTiles <= (kStageBoxes == kFewBoxes ? 3 : 4);
 
-// Warps that bring factors. Of two groups of tokens, which have maps with many outputs, few: with
-// them a block has 12 warps, which leave registers for a block of row preparation.
+// Warps that bring factors. With more than four tiles a block has two groups of tokens
+// (LaunchHundredTokens), and with two such warps 12 in all, three in each quarter of a processor.
+// With up to 128 registers a thread they leave room for a block of row preparation.
 template <int kTiles>
 constexpr uint32_t kFactorWarpsFor = kTiles > 4 ? 2 : kFactorWarps;
 

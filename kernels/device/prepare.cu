@@ -446,7 +446,7 @@ bool HasPlainParts(const PrepareCall& call, const PartPlan& plan) {
 uint32_t BlocksFor(const PartPlan& plan) {
   return (plan.tasks[kMaxPreparedParts - 1] + kPrepareWarps - 1) / kPrepareWarps;
 }
-// The most rows of a grid with so many blocks each, of which so many share a processor.
+// The most rows of a grid, of so many blocks each, if so many blocks share a processor.
 uint32_t MostRows(uint32_t blocks, uint32_t resident, const LaunchContext& context) {
   return std::max(resident * static_cast<uint32_t>(context.processors) / blocks, 1u);
 }
@@ -459,13 +459,15 @@ bool HasWideHeads(const PrepareCall& call) {
 
 constexpr uint32_t kResident = 4;  // blocks of a processor that run at once
 
-// Whether a warp should have one token of single tokens. The next kernel's blocks may start when
-// all blocks of this one have, and beside a product few of them find room. So with plain parts,
-// whose kernel for several tokens is short, there should be few; but a rehearsal, which only the
-// other kernel has, is worth more with few rows (docs/gpu_notes.md#small-kernels-beside-products).
+// Whether a warp prepares one token rather than two, where all tokens are single. The next kernel's
+// blocks may start when all of this kernel's have, and beside a product few of this kernel's find
+// room. So fewer blocks are better with plain parts, whose kernel for two tokens is short. But only
+// the kernel for one token rehearses, which is worth more with few blocks. The limits are measured
+// (docs/gpu_notes.md#small-kernels-beside-products).
 bool HasOneTokenAWarp(uint32_t tokens, uint32_t blocks, bool plain, const LaunchContext& context) {
   if (!plain) return tokens <= MostRows(blocks, kResident, context);
-  constexpr uint32_t kRehearsed = 2, kMostTokens = 64;
+  constexpr uint32_t kRehearsed = 2;  // blocks of a processor, as in RehearsedBlocks
+  constexpr uint32_t kMostTokens = 64;
   return tokens <= std::min(MostRows(blocks, kRehearsed, context), kMostTokens);
 }
 

@@ -48,11 +48,11 @@ inline RingSlots SlotsFor(uint32_t stages, uint32_t weight_bytes, uint32_t token
   return {std::min({kMostWeightSlots, rest / weight_bytes, stages}), tokens};
 }
 
-// Stages of weights that are asked for and have not come: at least three, and enough to keep the
-// memory busy. With more, the kernels before this one wait longer for what they read.
-inline uint32_t StagesOnTheWay(uint32_t weight_bytes, uint32_t weight_slots) {
+// Stages of weights that are asked for and have not come: 40 KB, but at least `least`. With more,
+// the kernels before this one wait longer for what they read.
+inline uint32_t StagesOnTheWay(uint32_t weight_bytes, uint32_t weight_slots, uint32_t least = 2) {
   constexpr uint32_t kOnTheWay = 40 << 10;  // of a processor
-  return std::min(std::max(kOnTheWay / weight_bytes, 3u), weight_slots);
+  return std::min(std::max(kOnTheWay / weight_bytes, least), weight_slots);
 }
 
 // A reader's place in a ring: shared addresses of a stage and of the barrier that says that it is
