@@ -16,6 +16,8 @@
 #include <vector>
 
 #include "kernels/device/bulk_copy.cuh"
+#include "kernels/device/launch.cuh"
+#include "kernels/device/median_rate.cuh"
 #include "kernels/device/product_rings.cuh"
 #include "kernels/device/tensor_copy.cuh"
 
@@ -84,11 +86,8 @@ __global__ void CopyKernel(const __grid_constant__ CopyCall call) {
   }
 }
 
-CopyCall CallFor(const Pattern& p, const std::byte* memory, uint32_t on_the_way) {
-  CopyCall call = {};
-  if (!DescribeWholeMatrix(memory, p.outputs * kMaps, p.inputs, p.of_copy, p.boxes, call.weights)) {
-    std::fprintf(stderr, "%s: the driver cannot describe it\n", p.name);
-  }
+// False: the driver cannot describe the maps.
+bool Describe(const Pattern& p, const std::byte* memory, uint32_t on_the_way, CopyCall& call) {
   call.adjacent = p.adjacent ? memory : nullptr;
   call.bytes = p.copy_bytes();
   call.of_block = p.of_block, call.of_copy = p.of_copy;
@@ -96,44 +95,32 @@ CopyCall CallFor(const Pattern& p, const std::byte* memory, uint32_t on_the_way)
   call.stage_inputs = p.boxes * kBoxColumns, call.stages = p.inputs / call.stage_inputs;
   call.slots = std::min(kMostSlots, (kSharedBytes - kBoxAlignment) / call.bytes);
   call.on_the_way = std::min(std::max(on_the_way / call.bytes, 1u), call.slots);
-  return call;
+  return DescribeWholeMatrix(memory, p.outputs * kMaps, p.inputs, p.of_copy, p.boxes, call.weights);
 }
 
-// Microseconds of a map: the median of some rounds of all launches, after one that warms up.
-double Measure(const std::vector<CopyCall>& calls, uint32_t blocks) {
-  constexpr int kRounds = 9;
-  cudaEvent_t begin, end;
-  cudaEventCreate(&begin), cudaEventCreate(&end);
-  std::vector<float> times;
-  for (int round = 0; round < kRounds; ++round) {
-    cudaEventRecord(begin);
-    for (const CopyCall& call : calls) CopyKernel<<<blocks, 1, kSharedBytes>>>(call);
-    cudaEventRecord(end);
-    cudaEventSynchronize(end);
-    float milliseconds = 0;
-    cudaEventElapsedTime(&milliseconds, begin, end);
-    if (round > 0) times.push_back(milliseconds);
-  }
-  cudaEventDestroy(begin), cudaEventDestroy(end);
-  std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
-  return times[times.size() / 2] * 1e3 / static_cast<double>(calls.size() * kMaps);
-}
-
-// False after an error, which it prints.
-bool Report(const Pattern& p, const std::byte* memory, size_t launch_bytes, uint32_t on_the_way) {
-  std::vector<CopyCall> calls;
+// A line of the table. `read`: the read rate, bytes a second. False after an error, which it
+// prints.
+bool Report(const Pattern& p, const std::byte* memory, size_t launch_bytes, uint32_t on_the_way,
+            double read) {
+  std::vector<CopyCall> calls(kLaunches);
   for (uint32_t i = 0; i < kLaunches; ++i) {
-    calls.push_back(CallFor(p, memory + i * launch_bytes, on_the_way));
+    if (!Describe(p, memory + i * launch_bytes, on_the_way, calls[i])) {
+      std::fprintf(stderr, "%s: the driver cannot describe it\n", p.name);
+      return false;
+    }
   }
-  const double microseconds = Measure(calls, p.blocks());
+  const double bytes = static_cast<double>(p.map_bytes()) * kMaps * kLaunches;
+  const double rate = MedianRate(nullptr, bytes, [&] {
+    for (const CopyCall& call : calls) CopyKernel<<<p.blocks(), 1, kSharedBytes>>>(call);
+  });
   const cudaError_t error = cudaGetLastError();
   if (error != cudaSuccess) {
     std::fprintf(stderr, "%s: %s\n", p.name, cudaGetErrorString(error));
     return false;
   }
-  std::printf("| %s | %u | %u | %.2f | %.2f |\n", p.name, p.blocks(),
-              calls[0].on_the_way * calls[0].bytes >> 10, microseconds,
-              static_cast<double>(p.map_bytes()) / microseconds * 1e-6);
+  std::printf("| %s | %u | %u | %.2f | %.2f | %.0f %% |\n", p.name, p.blocks(),
+              calls[0].on_the_way * calls[0].bytes >> 10,
+              static_cast<double>(p.map_bytes()) / rate * 1e6, rate * 1e-12, rate / read * 100);
   return true;
 }
 
@@ -163,11 +150,14 @@ int Main() {
   }
   cudaMemset(memory, 0, launch_bytes * kLaunches);
   cudaFuncSetAttribute(CopyKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
-  std::printf("| copies | blocks | KB on the way | us a map | TB/s |\n|---|---|---|---|---|\n");
+  const double read = MeasureLimits({}).read;
+  std::printf("read %.0f GB/s\n\n", read * 1e-9);
+  std::printf("| copies | blocks | KB on the way | us a map | TB/s | share of the read rate |\n");
+  std::printf("|---|---|---|---|---|---|\n");
   bool ok = true;
   for (const uint32_t kilobytes : {48u, 72u, 120u}) {
     for (const Pattern& p : kPatterns) {
-      ok = ok && Report(p, memory, launch_bytes, kilobytes << 10);
+      ok = ok && Report(p, memory, launch_bytes, kilobytes << 10, read);
     }
   }
   cudaFree(memory);

@@ -153,11 +153,13 @@ struct LaunchContext {
     others->insert(others->end(), nodes, nodes + count);
   }
 
+  // The most blocks of a processor that a kernel which rehearses has.
+  static constexpr uint32_t kMostRehearsing = 2;
   // Blocks of `blocks` that rehearse (rehearsal.cuh): one a processor, if there is time for it and
   // the kernel is short.
   uint32_t RehearsedBlocks(uint32_t blocks) const {
     const auto one = static_cast<uint32_t>(processors);
-    return *overlaps && blocks <= 2 * one ? one : 0;
+    return *overlaps && blocks <= kMostRehearsing * one ? one : 0;
   }
 };
 

@@ -2,16 +2,16 @@
 //
 // The ceilings that kernels are measured against: what reading, copying and updating device memory
 // in place reach here and now.
-#include <algorithm>
-#include <vector>
+#include <cstddef>
+#include <cstdint>
 
 #include "kernels/device/launch.cuh"
+#include "kernels/device/median_rate.cuh"
 
 namespace rivulet::cuda {
 namespace {
 
 constexpr size_t kBytes = size_t{2} << 30;
-constexpr int kRepeats = 9;
 constexpr uint32_t kThreads = 512;
 
 // Sums that nothing else makes the loads necessary for.
@@ -37,26 +37,6 @@ __global__ void UpdateKernel(float4* x) {
   x[i] = v;
 }
 
-// Bytes a second of `work`, which moves `bytes`: the median of several runs.
-template <typename Work>
-double Rate(const LaunchContext& context, double bytes, Work&& work) {
-  cudaEvent_t begin, end;
-  cudaEventCreate(&begin);
-  cudaEventCreate(&end);
-  std::vector<float> times;
-  for (int i = 0; i < kRepeats; ++i) {
-    cudaEventRecord(begin, context.stream);
-    work();
-    cudaEventRecord(end, context.stream);
-    cudaEventSynchronize(end);
-    cudaEventElapsedTime(&times.emplace_back(), begin, end);
-  }
-  cudaEventDestroy(begin);
-  cudaEventDestroy(end);
-  std::sort(times.begin(), times.end());
-  return bytes / (times[kRepeats / 2] * 1e-3);
-}
-
 }  // namespace
 
 DeviceLimits MeasureLimits(const LaunchContext& context) {
@@ -68,14 +48,14 @@ DeviceLimits MeasureLimits(const LaunchContext& context) {
   cudaMemsetAsync(memory, 0, 2 * kBytes, context.stream);
   const size_t count = kBytes / sizeof(float4);
   DeviceLimits limits;
-  limits.read = Rate(context, kBytes, [&] {
+  limits.read = MedianRate(context.stream, kBytes, [&] {
     ReadKernel<<<context.processors * 8, kThreads / 2, 0, context.stream>>>(
         memory, count, reinterpret_cast<float*>(memory));
   });
-  limits.in_place = Rate(context, 2.0 * kBytes, [&] {
+  limits.in_place = MedianRate(context.stream, 2.0 * kBytes, [&] {
     UpdateKernel<<<static_cast<uint32_t>(count / kThreads), kThreads, 0, context.stream>>>(memory);
   });
-  limits.copy = Rate(context, 2.0 * kBytes, [&] {
+  limits.copy = MedianRate(context.stream, 2.0 * kBytes, [&] {
     cudaMemcpyAsync(memory + count, memory, kBytes, cudaMemcpyDeviceToDevice, context.stream);
   });
   cudaStreamSynchronize(context.stream);

@@ -466,9 +466,8 @@ constexpr uint32_t kResident = 4;  // blocks of a processor that run at once
 // (docs/gpu_notes.md#small-kernels-beside-products).
 bool HasOneTokenAWarp(uint32_t tokens, uint32_t blocks, bool plain, const LaunchContext& context) {
   if (!plain) return tokens <= MostRows(blocks, kResident, context);
-  constexpr uint32_t kRehearsed = 2;  // blocks of a processor, as in RehearsedBlocks
   constexpr uint32_t kMostTokens = 64;
-  return tokens <= std::min(MostRows(blocks, kRehearsed, context), kMostTokens);
+  return tokens <= std::min(MostRows(blocks, context.kMostRehearsing, context), kMostTokens);
 }
 
 // kSingle: as DeviceRows::single. kScales: the call has factors.
