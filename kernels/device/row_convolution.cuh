@@ -50,6 +50,8 @@ __device__ inline float4 AsRow(float4 x) {
   return {FirstOf(first), SecondOf(first), FirstOf(second), SecondOf(second)};
 }
 
+__device__ inline float AsRow(float x) { return __bfloat162float(__float2bfloat16_rn(x)); }
+
 // Where the inputs of a segment's convolution are.
 class RowConvolution {
  public:
@@ -65,12 +67,11 @@ class RowConvolution {
   __device__ float4 Weight(uint32_t j, uint32_t channel) const {
     return LoadFour(c_.weight + j * c_.weight_stride + channel);
   }
-  // Of the token `older` before this one: in the tail or, of an earlier chunk, in the base.
+  // Of the token `older` before this one; zeros before the first. Loads under a condition, not
+  // behind branches, so that those of all rows run at once.
   __device__ uint2 Older(uint32_t older, uint32_t channel) const {
-    if (older <= Place()) return LoadStored(TailRow(Place() - older) + channel);
-    if (segment_.position < kChunk) return {0, 0};
-    const bf16* before = RowsBefore<bf16>(slots_, c_, segment_.base_in);
-    return LoadStored(before + (kOlder + Place() - older) * c_.weight_stride + channel);
+    const bf16* const row = OlderRow(older);
+    return HasOlder(older) ? LoadStored(row + channel) : uint2{0, 0};
   }
 
   // The state that the token leaves: its row `now`, and at a border the last inputs. Neither place
@@ -87,10 +88,41 @@ class RowConvolution {
     StoreFour(after + (kOlder - 1) * c_.weight_stride, now);
   }
 
+  // The same of one number. The older ones are bits of bf16.
+  __device__ uint16_t OlderNumber(uint32_t older, uint32_t channel) const {
+    const auto* const row = reinterpret_cast<const uint16_t*>(OlderRow(older));
+    return HasOlder(older) ? row[channel] : uint16_t{0};
+  }
+  __device__ float BiasOf(uint32_t channel) const { return c_.bias[channel]; }
+  __device__ float WeightOf(uint32_t j, uint32_t channel) const {
+    return c_.weight[j * c_.weight_stride + channel];
+  }
+  __device__ void Keep(uint32_t channel, float now) const {
+    TailRow(Place())[channel] = __float2bfloat16_rn(now);
+    if (Place() + 1 != kChunk) return;
+    bf16* after = RowsBefore<bf16>(slots_, c_, segment_.base_out) + channel;
+#pragma unroll
+    for (uint32_t j = 0; j + 1 < kOlder; ++j) {
+      reinterpret_cast<uint16_t*>(after)[j * c_.weight_stride] =
+          OlderNumber(kOlder - 1 - j, channel);
+    }
+    after[(kOlder - 1) * c_.weight_stride] = __float2bfloat16_rn(now);
+  }
+
   static constexpr uint32_t kOlder = 3;  // rows before the token's
 
  private:
   __device__ uint32_t Place() const { return static_cast<uint32_t>(segment_.position % kChunk); }
+  // In the tail or, of an earlier chunk, in the base.
+  __device__ const bf16* OlderRow(uint32_t older) const {
+    const uint32_t place = Place();
+    const bf16* const before = RowsBefore<bf16>(slots_, c_, segment_.base_in);
+    return older <= place ? TailRow(place - older)
+                          : before + (kOlder + place - older) * c_.weight_stride;
+  }
+  __device__ bool HasOlder(uint32_t older) const {
+    return older <= Place() || segment_.position >= kChunk;
+  }
   __device__ bf16* TailRow(uint32_t place) const {
     return TailRows<bf16>(slots_, c_, segment_.tail) + place * c_.weight_stride;
   }
@@ -124,6 +156,36 @@ struct ConvolvedFour {
     Apply(Activation::kSilu, y);
     return y[0];
   }
+};
+
+// The same of one channel. What it needs is asked for by itself, so that other loads can be on
+// their way at the same time.
+struct ConvolvedNumber {
+  static constexpr uint32_t kOlder = RowConvolution::kOlder;
+
+  struct Asked {
+    uint16_t older[kOlder];
+    float weights[kOlder + 1], bias;
+  };
+  __device__ static Asked Ask(const RowConvolution& inputs, uint32_t channel) {
+    Asked asked;
+#pragma unroll
+    for (uint32_t j = 0; j < kOlder; ++j) asked.older[j] = inputs.OlderNumber(kOlder - j, channel);
+#pragma unroll
+    for (uint32_t j = 0; j <= kOlder; ++j) asked.weights[j] = inputs.WeightOf(j, channel);
+    asked.bias = inputs.BiasOf(channel);
+    return asked;
+  }
+  __device__ void Start(const Asked& asked) {
+    sum = asked.bias, weight = asked.weights[kOlder];
+#pragma unroll
+    for (uint32_t j = 0; j < kOlder; ++j) {
+      sum = fmaf(asked.weights[j], FirstOf(asked.older[j]), sum);
+    }
+  }
+  __device__ float Finish(float now) const { return Silu(fmaf(weight, now, sum)); }
+
+  float sum, weight;
 };
 
 }  // namespace rivulet::cuda

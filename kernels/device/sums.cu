@@ -671,8 +671,8 @@ void LaunchPart(const RecurCall& call, const NextWeights& next, bool fp32_rows,
   };
   if (call.gated.gate != nullptr && !CanGate(call)) return gate_behind();
   if (!fp32_rows && LaunchStream(call, next, context)) return;
-  if (call.gated.gate_factors != nullptr) return gate_behind();  // only LaunchStream applies them
   if (!fp32_rows && LaunchDecode(call, context)) return;
+  if (call.gated.gate_factors != nullptr) return gate_behind();
   if (fp32_rows) {
     LaunchForColumns<2>(call, context);
   } else {

@@ -324,6 +324,14 @@ bool LaunchStream(const RecurCall& call, const NextWeights& next, const LaunchCo
 // not such a call.
 bool LaunchProgramStream(const SumProgramCall& call, const LaunchContext& context);
 
+// Whether sums_decode_plain.cuh has a kernel for single tokens of the call, which sums_decode.cu
+// prefers to those of sums_decode_many.cuh.
+constexpr bool IsPlainSum(const RecurCall& call) {
+  return call.padded_key == kHeldTiles * 16 && call.padded_value % (kMostWarps * 16) == 0 &&
+         !call.normaliser && call.decay != Decay::kChannel &&
+         (call.skip == nullptr || call.gated.gate != nullptr);
+}
+
 // Whether the kernels of sums_decode.cu and sums_stream.cu can gate the call's outputs.
 constexpr bool CanGate(const RecurCall& call) {
   return !call.delta && !call.normaliser && call.decay != Decay::kChannel && call.unit_heads == 1 &&

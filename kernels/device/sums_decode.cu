@@ -7,8 +7,6 @@
 // of the state and for the rows of the tail, which no kernel of this step writes; then it waits for
 // the kernel before, and takes the token's own row.
 //
-// A block may also have two units that share their keys (DecodePair).
-//
 // The first blocks rehearse (rehearsal.cuh): the instructions between the wait and the outputs are
 // 10 KB, and without that the first blocks wait for each line.
 //
@@ -24,6 +22,7 @@
 #include "kernels/device/sums_decode.cuh"
 #include "kernels/device/sums_decode_channel.cuh"
 #include "kernels/device/sums_decode_many.cuh"
+#include "kernels/device/sums_decode_plain.cuh"
 #include "kernels/device/sums_decode_unit.cuh"
 
 namespace rivulet::cuda {
@@ -31,7 +30,6 @@ namespace {
 
 // Blocks that share a processor.
 constexpr int ResidentBlocks(bool bf16_state) { return bf16_state ? 6 : 4; }
-constexpr int kResidentPairs = 4;
 // Of a processor. The first blocks ask for the state of those that come so much later. With bf16
 // states, 32 rows of 2.7B were 1 % faster with four or five than with three, and no faster with
 // six, though six have room (bench/results/device/h100/first_weights.txt). With fp32 states no more
@@ -57,6 +55,26 @@ __device__ inline void AssumePrepares(const RecurCall& call) {
   __builtin_assume(call.constant == nullptr);
 }
 
+template <typename Form>
+__global__ void __launch_bounds__(Form::kThreads, Form::kResident)
+    PlainKernel(const __grid_constant__ RecurCall call, const __grid_constant__ PlainGrid grid) {
+  extern __shared__ __align__(16) bf16 memory[];
+  __builtin_assume(call.delta == Form::kDelta);
+  AllowNextKernel();
+  DecodePlain<Form>(call, grid, memory).Run();
+}
+
+template <typename Form>
+__global__ void __launch_bounds__(Form::kThreads, Form::kResident)
+    PreparingPlainKernel(const __grid_constant__ RecurCall call,
+                         const __grid_constant__ UnpreparedRows rows,
+                         const __grid_constant__ PlainGrid grid) {
+  extern __shared__ __align__(16) bf16 memory[];
+  AssumePrepares(call);
+  AllowNextKernel();
+  DecodePlain<Form>(call, grid, memory, &rows).Run();
+}
+
 template <bool kBf16State>
 __global__ void __launch_bounds__(kMostWarps * 32, ResidentBlocks(kBf16State))
     PreparingDecodeKernel(const __grid_constant__ RecurCall call,
@@ -68,26 +86,6 @@ __global__ void __launch_bounds__(kMostWarps * 32, ResidentBlocks(kBf16State))
   DecodeUnit<kBf16State, false, false, true>(call, grid, memory, &rows).Run(ahead);
 }
 
-__global__ void __launch_bounds__(kMostWarps * 32, kResidentPairs)
-    DecodePairKernel(const __grid_constant__ RecurCall call,
-                     const __grid_constant__ DecodeGrid grid) {
-  extern __shared__ __align__(16) bf16 memory[];
-  // The compiler then leaves out their code.
-  __builtin_assume(!call.delta);
-  __builtin_assume(!call.query_per_head);
-  AllowNextKernel();
-  DecodePair<false>(call, grid, memory).Run();
-}
-__global__ void __launch_bounds__(kMostWarps * 32, kResidentPairs)
-    PreparingPairKernel(const __grid_constant__ RecurCall call,
-                        const __grid_constant__ UnpreparedRows rows,
-                        const __grid_constant__ DecodeGrid grid) {
-  extern __shared__ __align__(16) bf16 memory[];
-  AssumePrepares(call);
-  AllowNextKernel();
-  DecodePair<true>(call, grid, memory, &rows).Run();
-}
-
 // About one block a processor rehearses, if there is time for it and segments are not more than
 // processors. These are blocks of their own: one that has a segment waits with its state on the way
 // to registers, which cannot be used before.
@@ -96,21 +94,24 @@ uint32_t RehearsingRows(const RecurCall& call, const LaunchContext& context) {
                            : 0;
 }
 
-// Where all pairs have room at once: with more of them, single units are faster. False: not so, or
-// not of this kind.
-bool LaunchPairs(const RecurCall& call, const UnpreparedRows* rows, DecodeGrid grid,
-                 uint32_t values, const LaunchContext& context) {
-  if (call.delta || call.query_per_head || call.units_per_key % 2 != 0) return false;
-  const uint32_t blocks = call.units / 2 * grid.of_unit.divisor, count = call.rows.segment_count;
-  if (blocks * count > static_cast<uint32_t>(context.processors) * kResidentPairs) return false;
-  const dim3 all(count, blocks + grid.rehearsing);
-  const uint32_t keys = call.padded_key, columns = call.unit_heads;
-  if (rows == nullptr) {
-    context.Run(DecodePairKernel, all, values * 2,
-                DecodePair<false>::SharedBytes(keys, columns, values), call, grid);
+// rows: as LaunchDecode. False: not of this kind.
+template <bool kBf16State>
+bool LaunchPlain(const RecurCall& call, const UnpreparedRows* rows, const LaunchContext& context) {
+  using Sum = PlainForm<kBf16State, false>;
+  using Delta = PlainForm<kBf16State, true>;
+  using Preparing = PlainForm<kBf16State, false, true>;
+  if (!IsPlainSum(call)) return false;
+  const uint32_t splits = call.padded_value / Sum::kValues;
+  const PlainGrid grid = {RehearsingRows(call, context), Divisor::Of(splits),
+                          Divisor::Of(call.units_per_key), Divisor::Of(call.units_per_value)};
+  const dim3 all(call.rows.segment_count, call.units * splits + grid.rehearsing);
+  const size_t shared = Sum::SharedBytes(call);
+  if (rows != nullptr) {
+    context.Run(PreparingPlainKernel<Preparing>, all, Sum::kThreads, shared, call, *rows, grid);
+  } else if (call.delta) {
+    context.Run(PlainKernel<Delta>, all, Sum::kThreads, shared, call, grid);
   } else {
-    context.Run(PreparingPairKernel, all, values * 2,
-                DecodePair<true>::SharedBytes(keys, columns, values), call, *rows, grid);
+    context.Run(PlainKernel<Sum>, all, Sum::kThreads, shared, call, grid);
   }
   return true;
 }
@@ -124,9 +125,6 @@ void Launch(const RecurCall& call, const UnpreparedRows* rows, const LaunchConte
                            Divisor::Of(call.units_per_key),  Divisor::Of(call.units_per_value),
                            Divisor::Of(call.padded_key / 4), Divisor::Of(call.padded_key / 8),
                            Divisor::Of(values / 8)};
-  if constexpr (kBf16State && !kNormaliser) {
-    if (LaunchPairs(call, rows, grid, values, context)) return;
-  }
   const dim3 all(call.rows.segment_count, blocks + grid.rehearsing);
   const auto ahead = static_cast<uint32_t>(context.processors * BlocksBesideProduct(kBf16State));
   const uint32_t keys = call.padded_key, columns = call.delta ? 2 : call.unit_heads;
@@ -150,8 +148,10 @@ bool LaunchForState(const RecurCall& call, const UnpreparedRows* rows,
     LaunchDecodeByChannel<kBf16State>(call, context);
     return true;
   }
-  if (LaunchDecodeByUnit<kBf16State>(call, rows, context)) return true;
-  if (call.padded_key > kHeldTiles * 16) return false;
+  const bool factors = call.gated.gate_factors != nullptr;  // which only the plain kernels apply
+  if (!factors && LaunchDecodeByUnit<kBf16State>(call, rows, context)) return true;
+  if (LaunchPlain<kBf16State>(call, rows, context)) return true;
+  if (factors || call.padded_key > kHeldTiles * 16) return false;
   const auto launch = call.normaliser ? Launch<kBf16State, true, false>
                       : call.delta    ? Launch<kBf16State, false, true>
                                       : Launch<kBf16State, false, false>;

@@ -45,7 +45,8 @@ class DecodeBlock {
       : DecodeBlock(call, values, PlaceOf(call, values)) {}
 
  protected:
-  __device__ DecodeBlock(const RecurCall& call, uint32_t values, const DecodePlace& place)
+  __device__ DecodeBlock(const RecurCall& call, uint32_t values, const DecodePlace& place,
+                         uint32_t warp = threadIdx.x / 32)
       : c_(call),
         segment_(call.rows.segments[place.segment]),
         values_(values),
@@ -54,7 +55,7 @@ class DecodeBlock {
         split_(place.split),
         key_unit_(place.key_unit),
         value_unit_(place.value_unit),
-        warp_(threadIdx.x / 32),
+        warp_(warp),
         lane_(threadIdx.x % 32),
         g_(lane_ / 4),
         t_(lane_ % 4),

@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // One token of each segment with many blocks: the work of a block of sums_decode.cu, which has up
-// to 64 value columns of one unit, or of two units that share their keys (DecodePair).
+// to 64 value columns of one unit.
 #ifndef RIVULET_KERNELS_DEVICE_SUMS_DECODE_MANY_CUH_
 #define RIVULET_KERNELS_DEVICE_SUMS_DECODE_MANY_CUH_
 
@@ -42,17 +42,16 @@ struct Four {
 template <bool kBf16State, bool kNormaliser, bool kDelta, bool kPrepares = false>
 class DecodeUnit : public DecodeBlock {
  public:
-  // Unit `unit` of the `units` that a block has. They share keys and queries.
   __device__ DecodeUnit(const RecurCall& call, const DecodeGrid& grid, bf16* memory,
-                        const UnpreparedRows* rows = nullptr, uint32_t units = 1, uint32_t unit = 0)
-      : DecodeBlock(call, blockDim.x / 2, PlaceOf(grid, units, unit)),
+                        const UnpreparedRows* rows = nullptr)
+      : DecodeBlock(call, blockDim.x / 2, PlaceOf(grid)),
         grid_(grid),
         dk_(call.padded_key + kPad),
         dv_(values_ + kPad),
         k_(memory),
         q_(k_ + kChunk * dk_),
-        v_(q_ + columns_ * dk_ + unit * kChunk * dv_),
-        z_(reinterpret_cast<float*>(q_ + columns_ * dk_ + units * kChunk * dv_) + unit * values_),
+        v_(q_ + columns_ * dk_),
+        z_(reinterpret_cast<float*>(v_ + kChunk * dv_)),
         rows_(rows) {}
 
   __host__ __device__ static size_t SharedBytes(uint32_t padded_key, uint32_t columns,
@@ -88,23 +87,19 @@ class DecodeUnit : public DecodeBlock {
   }
 
  private:
-  template <bool>
-  friend class DecodePair;
-
   static constexpr int kTiles = kHeldTiles;  // of 16 keys that a warp holds in registers
   static constexpr uint32_t kNumber = kBf16State ? 2 : 4;
   static constexpr bool kGates = !kNormaliser && !kDelta;  // CanGate
 
-  __device__ static DecodePlace PlaceOf(const DecodeGrid& grid, uint32_t units, uint32_t unit) {
+  __device__ static DecodePlace PlaceOf(const DecodeGrid& grid) {
     const uint32_t row = max(blockIdx.y, grid.rehearsing) - grid.rehearsing;
-    const uint32_t block = Over(row, grid.of_unit), splits = grid.of_unit.divisor;
-    const uint32_t own = block * units + unit;
+    const uint32_t unit = Over(row, grid.of_unit), splits = grid.of_unit.divisor;
     return {blockIdx.x,
             splits,
-            own,
-            row - block * splits,
-            Over(own, grid.of_key),
-            Over(own, grid.of_value)};
+            unit,
+            row - unit * splits,
+            Over(unit, grid.of_key),
+            Over(unit, grid.of_value)};
   }
 
   __device__ float* Normaliser(uint32_t slot) const {
@@ -351,14 +346,6 @@ class DecodeUnit : public DecodeBlock {
 
   __device__ void Read() {
     float score[4] = {}, sum[4] = {};
-    ReadKeys(score,
-             [&](uint32_t kt, uint32_t b0, uint32_t b1) { held_[kt].Multiply(sum, b0, b1); });
-    Finish(score, sum);
-  }
-
-  // The scores, and for each tile of the state read(tile, and the queries that it is read by).
-  template <typename ReadTile>
-  __device__ void ReadKeys(float (&score)[4], const ReadTile& read) const {
     const uint32_t keys =
         SharedAddress(k_ + (lane_ % 8 + lane_ / 8 % 2 * 8) * dk_ + lane_ / 16 * 8);
 #pragma unroll
@@ -370,8 +357,9 @@ class DecodeUnit : public DecodeBlock {
       uint32_t k[4];
       LoadMatrices(k, keys + kt * 32);
       MultiplyAdd(score, k, b0, b1);
-      if (!fresh_) read(kt, b0, b1);
+      if (!fresh_) held_[kt].Multiply(sum, b0, b1);
     }
+    Finish(score, sum);
   }
 
   // From the scores and reads as they are.
@@ -479,17 +467,16 @@ class DecodeUnit : public DecodeBlock {
 
   __device__ void Fold() {
     __syncthreads();
-    WeightKeys(k_);
+    WeightKeys();
     const float weight = expf(DecayAt(kChunk - 1));
     __syncthreads();
     if (kNormaliser && Real()) {
       FoldNormaliser<1>(c_, k_, dk_, weight, fresh_, z_, Normaliser(segment_.base_out));
     }
-    FoldState(k_, weight);
+    FoldState(weight);
   }
 
-  // In place, too. For both units of a pair a thread weights the same keys.
-  __device__ void WeightKeys(bf16* to) const {
+  __device__ void WeightKeys() const {
     const uint32_t s = threadIdx.x % kChunk, first = threadIdx.x / kChunk * 8;
     const float weight = expf(DecayAt(kChunk - 1) - DecayAt(s));
     const auto weighted = [weight](uint32_t two) {
@@ -497,47 +484,36 @@ class DecodeUnit : public DecodeBlock {
     };
 #pragma unroll 1
     for (uint32_t i = first; i < c_.padded_key; i += blockDim.x / kChunk * 8) {
-      const uint4 k = *reinterpret_cast<const uint4*>(k_ + s * dk_ + i);
-      *reinterpret_cast<uint4*>(to + s * dk_ + i) = {weighted(k.x), weighted(k.y), weighted(k.z),
-                                                     weighted(k.w)};
+      uint4* const k = reinterpret_cast<uint4*>(k_ + s * dk_ + i);
+      *k = {weighted(k->x), weighted(k->y), weighted(k->z), weighted(k->w)};
     }
   }
 
   // A loop, through whose first tiles all tiles pass: without it the code is so long that a block
   // which folds waits 3 to 7 microseconds for instructions.
-  __device__ void FoldState(const bf16* keys, float weight) {
+  __device__ void FoldState(float weight) {
     if (!active_) return;
     uint32_t v[4];
-    LoadFolded(v);
-    std::byte* const to = FoldedMatrix();
-#pragma unroll 1
-    for (uint32_t kt = 0; kt < key_tiles_; kt += 2) FoldNext(kt, v, keys, weight, to);
-  }
-  // Where the folded state goes; null: this is a rehearsal.
-  __device__ std::byte* FoldedMatrix() const {
-    return Real() ? Matrix(segment_.base_out, kNumber) : nullptr;
-  }
-  // The values, as FoldNext takes them.
-  __device__ void LoadFolded(uint32_t (&v)[4]) const {
     LoadTransposed(v,
                    v_ + (lane_ % 8 + (lane_ >= 16 ? 8 : 0)) * dv_ + warp_ * 16 + lane_ / 8 % 2 * 8);
-  }
-  // Folds the first two of the held tiles, which are kt and kt + 1, and moves up the others.
-  __device__ void FoldNext(uint32_t kt, const uint32_t (&v)[4], const bf16* keys, float weight,
-                           std::byte* to) {
-    FoldTile(kt, held_[0], v, keys, weight, to);
-    if (kt + 1 < key_tiles_) FoldTile(kt + 1, held_[1], v, keys, weight, to);
+    // Null: this is a rehearsal.
+    std::byte* const to = Real() ? Matrix(segment_.base_out, kNumber) : nullptr;
+#pragma unroll 1
+    for (uint32_t kt = 0; kt < key_tiles_; kt += 2) {
+      FoldTile(kt, held_[0], v, weight, to);
+      if (kt + 1 < key_tiles_) FoldTile(kt + 1, held_[1], v, weight, to);
 #pragma unroll
-    for (uint32_t i = 0; i + 2 < kTiles; ++i) held_[i] = held_[i + 2];
+      for (uint32_t i = 0; i + 2 < kTiles; ++i) held_[i] = held_[i + 2];
+    }
   }
   __device__ void FoldTile(uint32_t kt, const HeldTile<kBf16State>& tile, const uint32_t (&v)[4],
-                           const bf16* keys, float weight, std::byte* to) const {
+                           float weight, std::byte* to) const {
     StateTile s = {};
     if (!fresh_) s = tile.Numbers();
     const float w[4] = {weight, weight, weight, weight};
     FoldedTile folded(s, w);
     uint32_t k[4];
-    LoadTransposed(k, keys + (lane_ % 8 + lane_ / 8 % 2 * 8) * dk_ + kt * 16 + lane_ / 16 * 8);
+    LoadTransposed(k, k_ + (lane_ % 8 + lane_ / 8 % 2 * 8) * dk_ + kt * 16 + lane_ / 16 * 8);
     folded.Add(v, k);
     if (to != nullptr) StoreTile<kBf16State>(to, Tile(kt), folded.Tile());
   }
@@ -558,117 +534,6 @@ class DecodeUnit : public DecodeBlock {
   const UnpreparedRows* const rows_;  // null: all are prepared
   ConvolvedFour convolved_;           // of the thread's item
   float step_bias_ = 0.0f;
-};
-
-// Two units of one segment that share their key and query: the tail's keys and the scores are
-// there once. Not for states in fp32, delta rules, normalisers and queries of each head.
-template <bool kPrepares>
-class DecodePair {
-  using Unit = DecodeUnit</*kBf16State=*/true, /*kNormaliser=*/false, /*kDelta=*/false, kPrepares>;
-
- public:
-  __device__ DecodePair(const RecurCall& call, const DecodeGrid& grid, bf16* memory,
-                        const UnpreparedRows* rows = nullptr)
-      : first_(call, grid, memory, rows, 2, 0), second_(call, grid, memory, rows, 2, 1) {}
-
-  __host__ __device__ static size_t SharedBytes(uint32_t padded_key, uint32_t columns,
-                                                uint32_t values) {
-    return Unit::SharedBytes(padded_key, columns, values) +
-           sizeof(bf16) * kChunk * (padded_key + kPad + values + kPad) +
-           (kPrepares ? values * sizeof(float) : 0);
-  }
-
-  __device__ void Run() {
-    if (first_.segment_.tokens == 0) return first_.AwaitOthers();
-    first_.Begin(), second_.Begin();
-    first_.Hold(), second_.Hold();
-    if (first_.Real()) {
-      first_.CopyKeys();
-      first_.CopyValues(), second_.CopyValues();
-      CommitCopies();
-    }
-    const bool decays = first_.TakesDecay();
-    first_.FindDecays(decays), second_.FindDecays(decays);
-    first_.FindSkip(), second_.FindSkip();
-    if constexpr (kPrepares) FindItem();
-    first_.AwaitOthers();
-    TakeToken(decays);
-    WaitForCopies<0>();
-    __syncthreads();
-    if (first_.active_) Read();
-    if (first_.place_ + 1 == kChunk || !first_.Real()) Fold();
-  }
-
- private:
-  // Those of the first unit, and then the values of the second.
-  __device__ uint32_t Items() const { return first_.Items() + first_.values_ / 4; }
-  __device__ Four ItemAt(uint32_t i) const {
-    const uint32_t items = first_.Items();
-    return i < items ? first_.ItemAt(i) : second_.ValuesAt(i - items);
-  }
-
-  // The thread's first four of the token's row.
-  __device__ void FindItem() {
-    if (threadIdx.x < Items()) first_.item_ = ItemAt(threadIdx.x);
-    first_.StartItem(first_.item_);
-  }
-
-  __device__ void TakeToken(bool decays) {
-    float step[2] = {first_.TakeStep(decays), second_.TakeStep(decays)};
-    first_.TakeSkip(), second_.TakeSkip();
-    const uint32_t items = first_.Items();
-    if constexpr (kPrepares) {
-      const Four& item = first_.item_;
-      float4 x;
-      if (item.from != nullptr) x = Unit::ReadItem(item);
-      // After all that the thread asks for.
-      step[0] = first_.PreparedStep(step[0]), step[1] = second_.PreparedStep(step[1]);
-      if (item.from != nullptr) {
-        first_.PrepareItem(item, x, threadIdx.x < items ? step[0] : step[1]);
-      }
-    }
-    for (uint32_t i = threadIdx.x + (kPrepares ? blockDim.x : 0); i < Items(); i += blockDim.x) {
-      const Four item = ItemAt(i);
-      if (item.from != nullptr) first_.TakeItem(item, i < items ? step[0] : step[1]);
-    }
-    if (decays) first_.AddDecay(step[0]), second_.AddDecay(step[1]);
-  }
-
-  // The second unit's weighted keys, bf16 [C, dk].
-  __device__ bf16* Others() const {
-    return reinterpret_cast<bf16*>(first_.z_ + (kPrepares ? 2 * first_.values_ : 0));
-  }
-
-  __device__ void Read() {
-    float score[4] = {}, sum[2][4] = {};
-    first_.ReadKeys(score, [&](uint32_t kt, uint32_t b0, uint32_t b1) {
-      first_.held_[kt].Multiply(sum[0], b0, b1);
-      second_.held_[kt].Multiply(sum[1], b0, b1);
-    });
-    float same[4] = {score[0], score[1], score[2], score[3]};
-    first_.Finish(score, sum[0]);
-    second_.Finish(same, sum[1]);
-  }
-
-  __device__ void Fold() {
-    bf16* const others = Others();
-    __syncthreads();
-    second_.WeightKeys(others);
-    first_.WeightKeys(first_.k_);
-    const float weight[2] = {expf(first_.DecayAt(kChunk - 1)), expf(second_.DecayAt(kChunk - 1))};
-    __syncthreads();
-    if (!first_.active_) return;
-    uint32_t v[2][4];
-    first_.LoadFolded(v[0]), second_.LoadFolded(v[1]);
-    std::byte* const to[2] = {first_.FoldedMatrix(), second_.FoldedMatrix()};
-#pragma unroll 1
-    for (uint32_t kt = 0; kt < first_.key_tiles_; kt += 2) {
-      first_.FoldNext(kt, v[0], first_.k_, weight[0], to[0]);
-      second_.FoldNext(kt, v[1], others, weight[1], to[1]);
-    }
-  }
-
-  Unit first_, second_;
 };
 
 }  // namespace rivulet::cuda

@@ -1,0 +1,461 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// One token of each segment with many blocks, where a sum is plain (IsPlainSum): keys of 128
+// numbers, multiples of 64 value columns, decays by unit, no normaliser, and D only where outputs
+// are gated. What a
+// block of sums_decode_many.cuh does, with a third of its instructions, which is what many blocks
+// wait for: sizes are constants, a warp with bf16 states reads 32 value columns instead of 16, so
+// that scores and weights are computed half as often, and a lane computes one exponential function
+// instead of three.
+//
+// A lane takes one number of the token's values, that of the column whose output it gates or solves
+// for. So D and a delta rule need no second load of it.
+//
+// The order of every sum is that of sums.cu, so the bits are the same.
+#ifndef RIVULET_KERNELS_DEVICE_SUMS_DECODE_PLAIN_CUH_
+#define RIVULET_KERNELS_DEVICE_SUMS_DECODE_PLAIN_CUH_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/device/bulk_copy.cuh"
+#include "kernels/device/rehearsal.cuh"
+#include "kernels/device/row_convolution.cuh"
+#include "kernels/device/shared_work.cuh"
+#include "kernels/device/sums.cuh"
+#include "kernels/device/sums_decode.cuh"
+
+namespace rivulet::cuda {
+
+// The grid's x is the segment, as in DecodeGrid; its y, behind the rows that rehearse, a unit's 64
+// value columns.
+struct PlainGrid {
+  uint32_t rehearsing;       // rows of the grid, in front of the others
+  Divisor of_unit;           // blocks
+  Divisor of_key, of_value;  // units
+};
+
+// kPrepares: the kernel prepares its rows (UnpreparedRows), of gated outputs.
+template <bool kBf16State_, bool kDelta_, bool kPrepares_ = false>
+struct PlainForm {
+  static constexpr bool kBf16State = kBf16State_, kDelta = kDelta_, kPrepares = kPrepares_;
+  static constexpr uint32_t kValues = kMostWarps * 16, kKeyTiles = kHeldTiles;
+  static constexpr uint32_t kKey = kKeyTiles * 16;
+  static constexpr uint32_t kKeyStride = kKey + kPad, kValueStride = kValues + kPad;
+  static constexpr uint32_t kNumber = kBf16State ? 2 : 4;
+  static constexpr uint32_t kTiles = kBf16State ? 2 : 1;  // of 16 value columns of a warp
+  static constexpr uint32_t kThreads = kValues / (kTiles * 16) * 32;
+  static constexpr int kResident = kBf16State ? 8 : 4;  // blocks that share a processor
+
+  static size_t SharedBytes(const RecurCall& call) {
+    const uint32_t queries = call.delta ? 1 : call.unit_heads;
+    return sizeof(bf16) * ((kChunk + queries) * kKeyStride + kChunk * kValueStride);
+  }
+};
+
+template <typename Form>
+class DecodePlain : public DecodeBlock {
+  static constexpr bool kDelta = Form::kDelta, kPrepares = Form::kPrepares;
+  static constexpr uint32_t kTiles = Form::kTiles, kKeyTiles = Form::kKeyTiles;
+  static constexpr uint32_t kKeyStride = Form::kKeyStride, kValueStride = Form::kValueStride;
+  static constexpr uint32_t kWarps = Form::kThreads / 32;
+  static constexpr uint32_t kOutputs = 2 * kTiles;  // of four lanes, those with a value column
+  using Sums = float[kTiles][4];
+  using State = HeldTile<Form::kBf16State>;
+
+ public:
+  __device__ DecodePlain(const RecurCall& call, const PlainGrid& grid, bf16* memory,
+                         const UnpreparedRows* rows = nullptr)
+      : DecodeBlock(call, Form::kValues, PlaceOf(grid), threadIdx.x / 32 * kTiles),
+        grid_(grid),
+        k_(memory),
+        v_(k_ + kChunk * kKeyStride),
+        q_(v_ + kChunk * kValueStride),
+        place_(static_cast<uint32_t>(segment_.position % kChunk)),
+        fresh_(segment_.position < kChunk),
+        rows_(rows) {}
+
+  __device__ void Run() {
+    if (segment_.tokens == 0) return AwaitOthers();
+    Hold();
+    CopyTail();
+    FindDecays();
+    FindGate();
+    FindToken();
+    AwaitOthers();
+    TakeToken();
+    WaitForCopies<0>();
+    __syncthreads();
+    Read();
+    if (place_ + 1 == kChunk || !Real()) Fold();
+  }
+
+ private:
+  __device__ static DecodePlace PlaceOf(const PlainGrid& grid) {
+    const uint32_t block = max(blockIdx.y, grid.rehearsing) - grid.rehearsing;
+    const uint32_t unit = Over(block, grid.of_unit), splits = grid.of_unit.divisor;
+    return {blockIdx.x,
+            splits,
+            unit,
+            block - unit * splits,
+            Over(unit, grid.of_key),
+            Over(unit, grid.of_value)};
+  }
+
+  // Whether the block does not rehearse. Found out anew each time: no register is left for it.
+  __device__ bool Real() const {
+    uint32_t row;
+    asm volatile("mov.u32 %0, %ctaid.y;" : "=r"(row));
+    return row >= grid_.rehearsing;
+  }
+  __device__ void AwaitOthers() const {
+    if (Real()) AwaitLastKernel(grid_.rehearsing);
+  }
+
+  // The warp's tiles of the state in a slot.
+  __device__ std::byte* Tiles(uint32_t slot) const {
+    constexpr size_t kColumnBytes = Form::kKey * Form::kNumber;
+    return c_.slots.bases + slot * c_.slots.base_stride + c_.state_offset +
+           (size_t{unit_} * c_.padded_value + Column()) * kColumnBytes;
+  }
+  __device__ float* DecayRow() const {
+    return reinterpret_cast<float*>(Tail(c_.decay_offset)) + size_t{unit_} * kChunk;
+  }
+  __device__ uint32_t Queries() const { return kDelta ? 1 : columns_; }
+  __device__ bool IsGated() const { return !kDelta && (kPrepares || Gates()); }  // CanGate
+  // The lane's own value column, if it has one: g + 8 · (t % 2) of tile t / 2.
+  __device__ bool HasColumn() const { return kOutputs == 4 || t_ < kOutputs; }
+  __device__ uint32_t OwnColumn() const { return Column() + g_ + t_ * 8; }
+  __device__ bf16* OwnValues() const { return v_ + warp_ * 16 + g_ + t_ % kOutputs * 8; }
+
+  // --- before the kernel before has ended --------------------------------------------------------
+
+  // A rehearsal loads no state: it multiplies what the registers happen to hold.
+  __device__ void Hold() {
+    const std::byte* tiles = Tiles(segment_.base_in);
+    const bool loads = !fresh_ && Real();
+#pragma unroll
+    for (uint32_t i = 0; i < kTiles * kKeyTiles; ++i) {
+      if (loads) held_[i / kKeyTiles][i % kKeyTiles].Load(tiles, i);
+    }
+  }
+
+  // Keys and values before the token's. Scores of rows after it are not used, so keys need no zeros
+  // there; values do, since zero times anything is not zero.
+  __device__ void CopyTail() const {
+    CopyRows<Form::kKey, kKeyStride, false>(k_, KeyRow(0), Form::kKey);
+    CopyRows<Form::kValues, kValueStride, true>(v_, ValueRow(0) + split_ * Form::kValues,
+                                                c_.padded_value);
+    CommitCopies();
+  }
+  template <uint32_t kWidth, uint32_t kStride, bool kZeros>
+  __device__ void CopyRows(bf16* to, const bf16* from, uint32_t from_stride) const {
+    constexpr uint32_t kEights = kWidth / 8, kAtOnce = Form::kThreads / kEights;  // rows
+    const uint32_t first = threadIdx.x / kEights, column = threadIdx.x % kEights * 8;
+    const uint32_t count = Real() ? place_ : 0;
+    to += first * kStride + column;
+    from += first * from_stride + column;
+    asm volatile("" : "+l"(from));  // worked out once, not under each condition
+#pragma unroll
+    for (uint32_t row = 0; row < kChunk; row += kAtOnce) {
+      if (first + row < count) CopyAsync(to + row * kStride, from + row * from_stride);
+      if (kZeros && first + row > place_) {
+        *reinterpret_cast<uint4*>(to + row * kStride) = {0, 0, 0, 0};
+      }
+    }
+  }
+
+  __device__ void FindDecays() {
+    if (kPrepares && rows_->step_bias != nullptr) step_bias_ = rows_->step_bias[unit_];
+    if (TakesDecay()) {
+      if (c_.rate != nullptr) rate_ = c_.rate[unit_];
+      if (lane_ < place_) decay_ = DecayRow()[lane_];
+    } else if (c_.constant != nullptr && lane_ < kChunk) {
+      decay_ = c_.constant[unit_ * kChunk + lane_];
+    }
+  }
+
+  // D and the norm's weight, which no kernel writes.
+  __device__ void FindGate() {
+    if (!IsGated() || !HasColumn()) return;
+    if (c_.skip != nullptr) skip_ = c_.skip[GatedColumn()];
+    norm_weight_ = c_.gated.weight[GatedColumn()];
+  }
+
+  // Row 0 of the token is the key, the others are queries; each is taken by a warp.
+  __device__ bool TakesRow() const {
+    return (kPrepares && kWarps == 2) || threadIdx.x / 32 <= Queries();
+  }
+  __device__ const float* FourOf(uint32_t row) const {
+    return (row == 0 ? Key() : Query(row - 1)) + lane_ * 4;
+  }
+  __device__ void FindToken() {
+    four_at_ = FourOf(threadIdx.x / 32);
+    if constexpr (kPrepares) {
+      ConvolvedNumber::Asked asked;
+      if (HasColumn()) {
+        asked = number_.Ask(Convolution(), Convolution().Channel(Value() + OwnColumn()));
+      }
+      if (TakesRow()) four_.Start(Convolution(), Convolution().Channel(four_at_));
+      if (HasColumn()) number_.Start(asked);
+    }
+  }
+  __device__ RowConvolution Convolution() const { return {*rows_, c_, segment_}; }
+
+  // --- the token's row ---------------------------------------------------------------------------
+
+  // Everything is asked for before anything is used.
+  __device__ void TakeToken() {
+    const bool decays = TakesDecay();
+    float step = decays ? ReadLate(c_.g + size_t{Token()} * c_.g_stride + unit_) : 0.0f;
+    if (kDelta) beta_ = ReadLate(c_.beta + size_t{Token()} * c_.beta_stride + unit_);
+    float4 x;
+    if (TakesRow()) x = ReadLate(reinterpret_cast<const float4*>(four_at_));
+    if (HasColumn()) value_ = ReadLate(Value() + OwnColumn());
+    TakeGate();
+    if (kPrepares) step = StepOf(*rows_, step, step_bias_);
+    if (TakesRow()) StoreRow(threadIdx.x / 32, four_at_, x);
+    if (!kDelta && HasColumn()) TakeValue(step);
+    if constexpr (!kPrepares) TakeMoreRows();  // then a warp has one at most
+    WeightRows(decays, step);
+  }
+  __device__ void TakeMoreRows() const {
+#pragma unroll 1
+    for (uint32_t row = threadIdx.x / 32 + kWarps; row <= Queries(); row += kWarps) {
+      const float* at = FourOf(row);
+      StoreRow(row, at, ReadLate(reinterpret_cast<const float4*>(at)));
+    }
+  }
+  __device__ void TakeGate() {
+    if (!IsGated() || !HasColumn()) return;
+    gate_ = ReadLate(GateAt());
+    if (c_.gated.gate_factors != nullptr) gate_ *= ReadLate(c_.gated.gate_factors + Token());
+  }
+
+  __device__ void StoreRow(uint32_t row, const float* at, float4 x) const {
+    const bool keeps = KeepsKey() && Real();
+    if constexpr (kPrepares) {
+      const float4 now = AsRow(x);
+      x = four_.Finish(now);
+      if (keeps) Convolution().Keep(Convolution().Channel(at), now);
+    }
+    StoreFour((row == 0 ? k_ + place_ * kKeyStride : q_ + (row - 1) * kKeyStride) + lane_ * 4, x);
+    if (row == 0 && keeps) StoreFour(KeyRow(place_) + lane_ * 4, x);
+  }
+  __device__ void TakeValue(float step) {
+    if constexpr (kPrepares) {
+      const float now = AsRow(value_);
+      value_ = number_.Finish(now);
+      if (KeepsValues() && Real()) {
+        Convolution().Keep(Convolution().Channel(Value() + OwnColumn()), now);
+      }
+    }
+    StoreValue(c_.times_step ? value_ * step : value_);
+  }
+  __device__ void StoreValue(float x) const {
+    const bf16 stored = __float2bfloat16_rn(x);
+    OwnValues()[place_ * kValueStride] = stored;
+    if (KeepsValues() && Real()) ValueRow(place_)[OwnColumn()] = stored;
+  }
+
+  // weight_: e^{c - c_s} in lane s of the first C, e^c in the others, where c is the token's
+  // cumulative decay and c_s that of row s.
+  __device__ void WeightRows(bool decays, float step) {
+    float now = __shfl_sync(0xffffffffu, decay_, decays ? max(place_, 1u) - 1 : place_);
+    if (decays) {
+      if (place_ == 0) now = 0.0f;
+      now += rate_ * step;
+      if (lane_ == place_) {
+        decay_ = now;
+        if (split_ == 0 && warp_ == 0 && Real()) DecayRow()[place_] = now;
+      }
+    }
+    weight_ = expf(now - decay_);
+  }
+  __device__ float WeightOf(uint32_t row) const { return __shfl_sync(0xffffffffu, weight_, row); }
+  __device__ float WeightOfState() const { return WeightOf(kChunk); }
+
+  // --- read --------------------------------------------------------------------------------------
+
+  // What column g is multiplied by: a query, or the key of a delta rule. Columns that no query has
+  // read the last one, and nothing uses what comes of them.
+  __device__ const bf16* ColumnRow(uint32_t g) const {
+    if (kDelta) return g == 0 ? k_ + place_ * kKeyStride : q_;
+    return q_ + min(g, columns_ - 1) * kKeyStride;
+  }
+
+  __device__ void Read() {
+    const uint32_t keys =
+        SharedAddress(k_ + (lane_ % 8 + lane_ / 8 % 2 * 8) * kKeyStride + lane_ / 16 * 8);
+    const uint32_t queries = SharedAddress(ColumnRow(lane_ % 8) + lane_ / 8 * 8);
+    float score[4] = {};
+    Sums sum = {};
+#pragma unroll
+    for (uint32_t kt = 0; kt < kKeyTiles; ++kt) {
+      uint32_t two[4];  // tiles of a query
+      if (kt % 2 == 0) LoadMatrices(two, queries + kt * 32);
+      const uint32_t b0 = two[kt % 2 * 2], b1 = two[kt % 2 * 2 + 1];
+      uint32_t k[4];
+      LoadMatrices(k, keys + kt * 32);
+      MultiplyAdd(score, k, b0, b1);
+      if (fresh_) continue;
+#pragma unroll
+      for (uint32_t c = 0; c < kTiles; ++c) held_[c][kt].Multiply(sum[c], b0, b1);
+    }
+    Finish(score, sum);
+  }
+
+  __device__ void Finish(float (&score)[4], Sums& sum) {
+    const float weight = WeightOfState(), near = WeightOf(g_), far = WeightOf(g_ + 8);
+    const bool near_seen = g_ <= place_, far_seen = g_ + 8 <= place_;
+#pragma unroll
+    for (uint32_t i = 0; i < 2; ++i) {
+      score[i] = near_seen ? score[i] * near : 0.0f;
+      score[i + 2] = far_seen ? score[i + 2] * far : 0.0f;
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < 4 * kTiles; ++i) sum[i / 4][i % 4] *= weight;
+    if constexpr (kDelta) Solve(score, sum);
+    const uint2 p = TransposedScores(score, true);
+#pragma unroll
+    for (uint32_t c = 0; c < kTiles; ++c) {
+      uint32_t v[4];
+      LoadValues(c, v);
+      MultiplyAdd(sum[c], v, p.x, p.y);
+    }
+    IsGated() ? Gate(sum) : Write(sum);
+  }
+  // Of tile c, as a left operand.
+  __device__ void LoadValues(uint32_t c, uint32_t (&v)[4]) const {
+    LoadTransposed(v, v_ + (lane_ % 8 + (lane_ >= 16 ? 8 : 0)) * kValueStride + (warp_ + c) * 16 +
+                          lane_ / 8 % 2 * 8);
+  }
+
+  // u = β (v - k S̄ - Σ_{s<place} (k·k_s) e^{c - c_s} u_s) of the lane's column. Column 0 of `sum`
+  // is k S̄. The rows of so many tokens are loaded before the first is used.
+  __device__ void Solve(const float (&score)[4], const Sums& sum) const {
+    constexpr uint32_t kAtOnce = 4;
+    float u = value_ - OwnOutput(sum);
+    const bf16* const column = OwnValues();
+#pragma unroll 1
+    for (uint32_t first = 0; first < place_; first += kAtOnce) {
+      float weights[kAtOnce], rows[kAtOnce];
+#pragma unroll
+      for (uint32_t i = 0; i < kAtOnce; ++i) {
+        const uint32_t s = first + i;
+        weights[i] = __shfl_sync(0xffffffffu, first < 8 ? score[0] : score[2], s % 8 * 4);
+        rows[i] = __bfloat162float(column[s * kValueStride]);
+      }
+#pragma unroll
+      for (uint32_t i = 0; i < kAtOnce; ++i) {
+        if (first + i < place_) u = fmaf(-weights[i], rows[i], u);
+      }
+    }
+    if (HasColumn()) StoreValue(beta_ * u);
+    __syncwarp();
+  }
+
+  // What lane t = 0 has in the lane's own column.
+  __device__ float OwnOutput(const Sums& sum) const {
+    float x = sum[0][0];
+#pragma unroll
+    for (uint32_t i = 1; i < kOutputs; ++i) {
+      const float number = __shfl_sync(0xffffffffu, sum[i / 2][i % 2 * 2], g_ * 4);
+      if (t_ == i) x = number;
+    }
+    return x;
+  }
+
+  __device__ void Gate(const Sums& sum) const {
+    float x = OwnOutput(sum);
+    if (c_.skip != nullptr) x = fmaf(skip_, value_, x);
+    x *= Silu(gate_);
+    const float squares = SquaresOf<4, 1>(x, t_ % 2 == 1);
+    asm volatile("" ::"f"(squares), "f"(norm_weight_));  // in a rehearsal, too
+    if (!HasColumn() || !Real()) return;
+    const uint32_t column = GatedColumn();
+    StoreOperand(c_.gated.y, Token(), column, x * norm_weight_);
+    if (g_ == 0 && t_ % 2 == 0) StoreSquares(c_.gated, Token(), column, squares);
+  }
+
+  // The first column of a delta rule is its key, which has no output.
+  __device__ void Write(const Sums& sum) const {
+    constexpr int kFirst = kDelta ? 1 : 0;
+    const size_t head = kDelta ? unit_ : unit_ * c_.unit_heads;
+    float* const to =
+        c_.out.data + size_t{Token()} * c_.out.stride + head * c_.padded_value + Column() + g_;
+#pragma unroll
+    for (uint32_t i = 0; i < 4 * kTiles; ++i) {
+      const float x = sum[i / 4][i % 4];
+      asm volatile("" ::"f"(x));  // computed in a rehearsal, too
+      const int output = static_cast<int>(2 * t_ + i % 2) - kFirst;
+      if (output < 0 || output >= static_cast<int>(columns_) - kFirst || !Real()) continue;
+      to[output * c_.padded_value + i / 2 * 8] = x;
+    }
+  }
+
+  // --- fold --------------------------------------------------------------------------------------
+
+  // A loop, through whose first tiles all tiles pass: long code would be waited for, as in
+  // DecodeUnit::FoldState. At the border weight_ is what the fold weights rows and state by.
+  __device__ void Fold() {
+    constexpr uint32_t kAtOnce = 2;
+    float rows[4];
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) rows[i] = WeightOf(2 * t_ + i % 2 + i / 2 * 8);
+    const float state = WeightOfState();
+    uint32_t v[kTiles][4];
+#pragma unroll
+    for (uint32_t c = 0; c < kTiles; ++c) LoadValues(c, v[c]);
+    std::byte* const to = Real() ? Tiles(segment_.base_out) : nullptr;
+#pragma unroll 1
+    for (uint32_t kt = 0; kt < kKeyTiles; kt += kAtOnce) {
+#pragma unroll
+      for (uint32_t i = 0; i < kAtOnce; ++i) FoldTiles(kt + i, i, v, state, rows, to);
+#pragma unroll
+      for (uint32_t i = 0; i + kAtOnce < kKeyTiles; ++i) {
+#pragma unroll
+        for (uint32_t c = 0; c < kTiles; ++c) held_[c][i] = held_[c][i + kAtOnce];
+      }
+    }
+  }
+  // Of 16 keys, whose tiles are held as number `held`. rows: the weights of rows 2t, 2t + 1, 2t + 8
+  // and 2t + 9.
+  __device__ void FoldTiles(uint32_t kt, uint32_t held, const uint32_t (&v)[kTiles][4], float state,
+                            const float (&rows)[4], std::byte* to) const {
+    uint32_t k[4];
+    LoadTransposed(k, k_ + (lane_ % 8 + lane_ / 8 % 2 * 8) * kKeyStride + kt * 16 + lane_ / 16 * 8);
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) {
+      const float* const near = &rows[i % 2 * 2];
+      k[i] = PackRounded(FirstOf(k[i]) * near[0], SecondOf(k[i]) * near[1]);
+    }
+#pragma unroll
+    for (uint32_t c = 0; c < kTiles; ++c) {
+      StateTile s = {};
+      if (!fresh_) s = held_[c][held].Numbers();
+      FoldedTile folded(s, {state, state, state, state});
+      folded.Add(v[c], k);
+      if (to != nullptr) StoreTile<Form::kBf16State>(to, c * kKeyTiles + kt, folded.Tile());
+    }
+  }
+
+  const PlainGrid& grid_;
+  bf16 *const k_, *const v_, *const q_;  // [C, Dp + pad], [C, 64 + pad], [queries, Dp + pad]
+  const uint32_t place_;
+  const bool fresh_;
+  float decay_ = 0.0f;  // cumulative, of row `lane`
+  float rate_ = 1.0f, weight_ = 1.0f, beta_ = 0.0f;
+  const float* four_at_ = nullptr;  // of the token's row that the warp takes
+  // Of the lane's column: the token's value and gate, D and the norm's weight.
+  float value_ = 0.0f, gate_ = 0.0f, skip_ = 0.0f, norm_weight_ = 0.0f;
+  State held_[kTiles][kKeyTiles];
+  const UnpreparedRows* const rows_;  // null: all are prepared
+  ConvolvedFour four_;
+  ConvolvedNumber number_;
+  float step_bias_ = 0.0f;
+};
+
+}  // namespace rivulet::cuda
+
+#endif  // RIVULET_KERNELS_DEVICE_SUMS_DECODE_PLAIN_CUH_
