@@ -35,7 +35,8 @@ struct PlainGrid {
   Divisor of_key, of_value;  // units
 };
 
-// kPrepares: the kernel prepares its rows (UnpreparedRows), of gated outputs.
+// kPrepares: the kernel prepares its rows (UnpreparedRows), of gated outputs. A warp has a row of
+// the token then, and a lane a value: there are as many warps, and as many lanes with values.
 template <bool kBf16State_, bool kDelta_, bool kPrepares_ = false>
 struct PlainForm {
   static constexpr bool kBf16State = kBf16State_, kDelta = kDelta_, kPrepares = kPrepares_;
@@ -52,6 +53,8 @@ struct PlainForm {
     return sizeof(bf16) * ((kChunk + queries) * kKeyStride + kChunk * kValueStride);
   }
 };
+
+using PreparingPlainForm = PlainForm</*kBf16State=*/true, /*kDelta=*/false, /*kPrepares=*/true>;
 
 template <typename Form>
 class DecodePlain : public DecodeBlock {
@@ -183,21 +186,17 @@ class DecodePlain : public DecodeBlock {
   }
 
   // Row 0 of the token is the key, the others are queries; each is taken by a warp.
-  __device__ bool TakesRow() const {
-    return (kPrepares && kWarps == 2) || threadIdx.x / 32 <= Queries();
-  }
+  __device__ bool TakesRow() const { return kPrepares || threadIdx.x / 32 <= Queries(); }
   __device__ const float* FourOf(uint32_t row) const {
     return (row == 0 ? Key() : Query(row - 1)) + lane_ * 4;
   }
   __device__ void FindToken() {
     four_at_ = FourOf(threadIdx.x / 32);
     if constexpr (kPrepares) {
-      ConvolvedNumber::Asked asked;
-      if (HasColumn()) {
-        asked = number_.Ask(Convolution(), Convolution().Channel(Value() + OwnColumn()));
-      }
-      if (TakesRow()) four_.Start(Convolution(), Convolution().Channel(four_at_));
-      if (HasColumn()) number_.Start(asked);
+      static_assert(kWarps == 2 && kOutputs == 4);
+      const auto asked = number_.Ask(Convolution(), Convolution().Channel(Value() + OwnColumn()));
+      four_.Start(Convolution(), Convolution().Channel(four_at_));
+      number_.Start(asked);
     }
   }
   __device__ RowConvolution Convolution() const { return {*rows_, c_, segment_}; }
