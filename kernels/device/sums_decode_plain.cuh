@@ -3,10 +3,10 @@
 // One token of each segment with many blocks, where a sum is plain (IsPlainSum): keys of 128
 // numbers, multiples of 64 value columns, decays by unit, no normaliser, and D only where outputs
 // are gated. What a
-// block of sums_decode_many.cuh does, with a third of its instructions, which is what many blocks
-// wait for: sizes are constants, a warp with bf16 states reads 32 value columns instead of 16, so
-// that scores and weights are computed half as often, and a lane computes one exponential function
-// instead of three.
+// block of sums_decode_many.cuh does, with two fifths of its instructions, which is what many
+// blocks wait for: sizes are constants, a warp with bf16 states reads 32 value columns instead of
+// 16, so that scores and weights are computed half as often, and a lane computes one exponential
+// function instead of three.
 //
 // A lane takes one number of the token's values, that of the column whose output it gates or solves
 // for. So D and a delta rule need no second load of it.
