@@ -3,15 +3,16 @@
 // One token of each segment: what sums.cu does, with everything that need not wait started first,
 // and with one barrier. The order of every sum is that of sums.cu, so the bits are the same.
 //
-// A block has up to 64 value columns of one unit, a warp 16 of them. A warp first asks for its part
-// of the state and for the rows of the tail, which no kernel of this step writes; then it waits for
-// the kernel before, and takes the token's own row.
+// A block has up to 64 value columns of one unit, a warp 16 or 32 of them. A warp first asks for
+// its part of the state and for the rows of the tail, which no kernel of this step writes; then it
+// waits for the kernel before, and takes the token's own row.
 //
 // The first blocks rehearse (rehearsal.cuh): the instructions between the wait and the outputs are
 // 10 KB, and without that the first blocks wait for each line.
 //
-// This is for many blocks. sums_decode_unit.cuh does it with few, where latency counts;
-// sums_decode_channel.cuh does it where decays are by channel.
+// This is for many blocks: sums_decode_plain.cuh for the usual shape, sums_decode_many.cuh for the
+// others. sums_decode_unit.cuh does it with few, where latency counts; sums_decode_channel.cuh does
+// it where decays are by channel.
 //
 // Bytes expected: the state once, the tail's rows, and, for a row that ends a chunk, the state once
 // more.

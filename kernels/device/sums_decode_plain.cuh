@@ -2,14 +2,13 @@
 //
 // One token of each segment with many blocks, where a sum is plain (IsPlainSum): keys of 128
 // numbers, multiples of 64 value columns, decays by unit, no normaliser, and D only where outputs
-// are gated. What a
-// block of sums_decode_many.cuh does, with two fifths of its instructions, which is what many
-// blocks wait for: sizes are constants, a warp with bf16 states reads 32 value columns instead of
-// 16, so that scores and weights are computed half as often, and a lane computes one exponential
-// function instead of three.
+// are gated.
 //
-// A lane takes one number of the token's values, that of the column whose output it gates or solves
-// for. So D and a delta rule need no second load of it.
+// A block does what one of sums_decode_many.cuh does, with two fifths of its instructions, which
+// are what so many blocks wait for. Sizes are constants. A warp with bf16 states reads 32 value
+// columns instead of 16, so that scores and weights are computed half as often. A lane computes one
+// exponential function instead of three. And it takes one number of the token's values, that of the
+// column whose output it gates or solves for, so D and a delta rule need no second load of it.
 //
 // The order of every sum is that of sums.cu, so the bits are the same.
 #ifndef RIVULET_KERNELS_DEVICE_SUMS_DECODE_PLAIN_CUH_
