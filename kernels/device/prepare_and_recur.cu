@@ -53,11 +53,11 @@ bool CanPrepare(const PrepareCall& prepare, const RecurCall& recur) {
 // Whether a launch less is worth what blocks then do more than once: all units that share a key
 // prepare it. Measured with 24 units of 64 x 128 (Mamba-2 130M) and with 80 (2.7B) on both chips
 // (bench/results/device/h100/together.txt, h200/together.txt). With few units steps of up to 64
-// rows are as fast or faster, mostly by 7 to 19 %; beyond, two kernels are. With many units one
-// row is 3 to 5 % faster on an H200 and 1 % slower on an H100; three (H200) and four rows are 2 to
-// 5 % faster. Two rows with fp32 states are 6 % slower on an H200; why is not known.
-// sums_decode_plain.cuh with bf16 states gains 1 to 3 % at 5 to 32 rows, but for 12 rows, and loses
-// 1 % beyond (bench/results/device/h200/plain_sums.txt; not measured on an H100).
+// rows are as fast or faster, mostly by 7 to 19 %; beyond, two kernels are faster. With many units
+// one row is 3 to 5 % faster on an H200 and 1 % slower on an H100; three (H200) and four rows are 2
+// to 5 % faster. Two rows with fp32 states are 6 % slower on an H200; why is not known.
+// sums_decode_plain.cuh with bf16 states gains 3 % at 5 and 6 rows, nothing at 8 and 12, 2 % at 16
+// to 32, and loses 1 % beyond (bench/results/device/h200/plain_sums.txt; not measured on an H100).
 bool IsFaster(const RecurCall& recur, const LaunchContext& context) {
   constexpr uint32_t kFewUnits = 48, kMostRows = 64, kMostRowsOfMany = 32;
   const uint32_t rows = recur.rows.segment_count;

@@ -258,13 +258,20 @@ class PrepareAndRecurTest : public testing::TestWithParam<Shape> {
 
   Result Run(Device& device, const Inputs& inputs, bool together) {
     const Calls calls = CallsOf(device, inputs);
-    if (together) {
-      device.PrepareAndRecur(calls.prepare, calls.recur);
-    } else {
-      device.Prepare(calls.prepare);
-      device.Recur(calls.recur);
-    }
+    if (!together) return RunApart(device, inputs, calls);
+    device.PrepareAndRecur(calls.prepare, calls.recur);
     return ResultOf(device, inputs, calls);
+  }
+  Result RunApart(Device& device, const Inputs& inputs, const Calls& calls) {
+    device.Prepare(calls.prepare);
+    device.Recur(calls.recur);
+    return ResultOf(device, inputs, calls);
+  }
+  // factors: one a row, of its gate.
+  Result RunWithFactors(Device& device, const Inputs& inputs, const std::vector<float>& factors) {
+    Calls calls = CallsOf(device, inputs);
+    calls.recur.gated.gate_factors = ToDevice(device, factors);
+    return RunApart(device, inputs, calls);
   }
 
   Result ResultOf(Device& device, const Inputs& inputs, const Calls& calls) {
@@ -339,6 +346,10 @@ class PrepareAndRecurTest : public testing::TestWithParam<Shape> {
     EXPECT_EQ(together.bases, apart.bases);
     EXPECT_EQ(together.tails, apart.tails);
   }
+  // Whether the bases of so many rows take long to fill.
+  static bool TooMany(uint32_t rows) {
+    return 2 * rows * Layout(GetParam()).base_bytes > size_t{256} << 20;
+  }
   Inputs InputsAt(uint64_t position) {
     Inputs inputs = RandomInputs(1);
     inputs.segments[0].position = position;
@@ -359,9 +370,8 @@ size_t Written(const std::vector<float>& rows) {
 TEST_P(PrepareAndRecurTest, HasTheBitsOfOneAfterTheOther) {
   const auto gpu = OpenCudaDevice(ProductPrecision::kBFloat16);
   ASSERT_TRUE(gpu.ok()) << gpu.status();
-  constexpr size_t kMostBytes = size_t{256} << 20;
   for (const uint32_t rows : {1u, 2u, 4u, 9u, 20u, 60u, 300u}) {
-    if (2 * rows * Layout(GetParam()).base_bytes > kMostBytes) continue;
+    if (TooMany(rows)) continue;
     const Inputs inputs = RandomInputs(rows);
     const Result apart = Run(**gpu, inputs, false), together = Run(**gpu, inputs, true);
     EXPECT_TRUE(SameBits(together.y, apart.y)) << rows;
@@ -373,6 +383,29 @@ TEST_P(PrepareAndRecurTest, HasTheBitsOfOneAfterTheOther) {
     if (GetParam().together.contains(rows)) {
       EXPECT_EQ(Written(together.rows), 0) << rows;
     }
+  }
+}
+
+// With few blocks, with many, and with so many rows that states are streamed.
+TEST_P(PrepareAndRecurTest, AFactorOfTheGateHasTheBitsOfTheirProduct) {
+  const auto gpu = OpenCudaDevice(ProductPrecision::kBFloat16);
+  ASSERT_TRUE(gpu.ok()) << gpu.status();
+  const uint32_t columns = GetParam().columns(), values = GetParam().values();
+  for (const uint32_t rows : {2u, 20u, 70u}) {
+    if (TooMany(rows)) continue;
+    const Inputs inputs = RandomInputs(rows);
+    const std::vector<float> factors = RandomFloats(rows, random_);
+    Inputs product = inputs;
+    for (uint32_t r = 0; r < rows; ++r) {
+      for (uint32_t c = 0; c < values; ++c) product.x[size_t{r} * columns + c] *= factors[r];
+    }
+    const Result expected = Run(**gpu, product, false);
+    const Result result = RunWithFactors(**gpu, inputs, factors);
+    EXPECT_TRUE(SameBits(result.y, expected.y)) << rows;
+    EXPECT_TRUE(SameBits(result.squares, expected.squares)) << rows;
+    EXPECT_EQ(result.bases, expected.bases) << rows;
+    EXPECT_EQ(result.tails, expected.tails) << rows;
+    EXPECT_NE(Written(result.y), 0) << rows;
   }
 }
 

@@ -233,8 +233,8 @@ std::vector<Layer> StreamedSums(std::mt19937& random) {
 }
 
 // Sums that fewer sessions decode at once. With so many sessions there are more than two blocks a
-// processor, which sums_decode.cu takes, but too few for streams. Some units share keys, in pairs
-// or (18 units) alone; keys of 176 are left to sums.cu.
+// processor, which sums_decode.cu takes, but too few for streams. Some units share keys; keys of
+// 176 are left to sums.cu.
 constexpr uint32_t kDecodedCopies = 10;
 std::vector<Layer> DecodedSums(std::mt19937& random) {
   std::vector<Layer> sums;

@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What the kernels of one token of each segment share (sums_decode.cu, sums_decode_many.cuh,
-// sums_decode_unit.cuh, sums_decode_channel.cuh): where the numbers of a block are, and how a warp
-// makes its outputs from its reads and the scores.
+// What the kernels of one token of each segment share (sums_decode.cu, sums_decode_plain.cuh,
+// sums_decode_many.cuh, sums_decode_unit.cuh, sums_decode_channel.cuh): where the numbers of a
+// block are, and how a warp makes its outputs from its reads and the scores.
 #ifndef RIVULET_KERNELS_DEVICE_SUMS_DECODE_CUH_
 #define RIVULET_KERNELS_DEVICE_SUMS_DECODE_CUH_
 
@@ -38,13 +38,14 @@ struct DecodePlace {
   uint32_t segment, splits, unit, split, key_unit, value_unit;
 };
 
-// A block has `values` value columns of one unit of one segment, a warp 16 of them.
+// A block has `values` value columns of one unit of one segment, a warp 16 of them, or more.
 class DecodeBlock {
  public:
   __device__ DecodeBlock(const RecurCall& call, uint32_t values)
       : DecodeBlock(call, values, PlaceOf(call, values)) {}
 
  protected:
+  // `warp`: the number of the warp or, where a warp has several tiles of 16 columns, of its first.
   __device__ DecodeBlock(const RecurCall& call, uint32_t values, const DecodePlace& place,
                          uint32_t warp = threadIdx.x / 32)
       : c_(call),

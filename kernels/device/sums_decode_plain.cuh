@@ -34,8 +34,8 @@ struct PlainGrid {
   Divisor of_key, of_value;  // units
 };
 
-// kPrepares: the kernel prepares its rows (UnpreparedRows), of gated outputs. A warp has a row of
-// the token then, and a lane a value: there are as many warps, and as many lanes with values.
+// kPrepares: the kernel prepares its rows (UnpreparedRows), of gated outputs. Then it has two
+// warps, one for the key and one for the query, and each lane has a value column.
 template <bool kBf16State_, bool kDelta_, bool kPrepares_ = false>
 struct PlainForm {
   static constexpr bool kBf16State = kBf16State_, kDelta = kDelta_, kPrepares = kPrepares_;
@@ -214,7 +214,7 @@ class DecodePlain : public DecodeBlock {
     if (kPrepares) step = StepOf(*rows_, step, step_bias_);
     if (TakesRow()) StoreRow(threadIdx.x / 32, four_at_, x);
     if (!kDelta && HasColumn()) TakeValue(step);
-    if constexpr (!kPrepares) TakeMoreRows();  // then a warp has one at most
+    if constexpr (!kPrepares) TakeMoreRows();  // rows that it prepares are as many as warps
     WeightRows(decays, step);
   }
   __device__ void TakeMoreRows() const {
@@ -288,9 +288,9 @@ class DecodePlain : public DecodeBlock {
     const uint32_t queries = SharedAddress(ColumnRow(lane_ % 8) + lane_ / 8 * 8);
     float score[4] = {};
     Sums sum = {};
+    uint32_t two[4];  // tiles of a query
 #pragma unroll
     for (uint32_t kt = 0; kt < kKeyTiles; ++kt) {
-      uint32_t two[4];  // tiles of a query
       if (kt % 2 == 0) LoadMatrices(two, queries + kt * 32);
       const uint32_t b0 = two[kt % 2 * 2], b1 = two[kt % 2 * 2 + 1];
       uint32_t k[4];

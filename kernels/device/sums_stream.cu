@@ -31,12 +31,13 @@ namespace {
 // keys of 128 and decays by unit (up to 14 pieces); other keys and decays have the limits from
 // before sums_decode.cu became faster with those. sums_decode_plain.cuh with bf16 states is faster
 // for more rows than the others: with 80 units 64 rows take 3 % less, 96 rows 1 % more; with 24
-// units 128 rows take 3 % less, 256 rows 1 % more.
+// units 128 rows take 3 % less, 256 rows 1 % more. With more than 64 rows and a delta rule it was
+// not measured but at 128, where it is slower.
 uint32_t LeastPieces(const RecurCall& call) {
   const bool measured = call.decay != Decay::kChannel && call.padded_key <= kHeldTiles * 16;
   const bool plain = call.bf16_state && IsPlainSum(call);
   const uint32_t few_rows = plain ? 64 : measured ? 48 : 32;
-  if (call.rows.segment_count > few_rows) return plain ? 6 : 2;
+  if (call.rows.segment_count > few_rows) return plain && !call.delta ? 6 : 2;
   return measured ? 16 : 6;
 }
 
