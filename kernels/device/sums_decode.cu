@@ -39,8 +39,8 @@ constexpr int BlocksBesideProduct(bool bf16_state) { return ResidentBlocks(bf16_
 
 template <bool kBf16State, bool kNormaliser, bool kDelta>
 __global__ void __launch_bounds__(kMostWarps * 32, ResidentBlocks(kBf16State))
-    DecodeKernel(const __grid_constant__ RecurCall call, const __grid_constant__ DecodeGrid grid,
-                 uint32_t ahead) {
+    DecodeKernel(const __grid_constant__ RecurCall call,
+                 const __grid_constant__ DecodeUnitGrid grid, uint32_t ahead) {
   extern __shared__ __align__(16) bf16 memory[];
   __builtin_assume(call.delta == kDelta);  // the compiler then leaves out the other's code
   AllowNextKernel();
@@ -58,7 +58,7 @@ __device__ inline void AssumePrepares(const RecurCall& call) {
 
 template <typename Form>
 __global__ void __launch_bounds__(Form::kThreads, Form::kResident)
-    PlainKernel(const __grid_constant__ RecurCall call, const __grid_constant__ PlainGrid grid) {
+    PlainKernel(const __grid_constant__ RecurCall call, const __grid_constant__ DecodeGrid grid) {
   extern __shared__ __align__(16) bf16 memory[];
   __builtin_assume(call.delta == Form::kDelta);
   AllowNextKernel();
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(Form::kThreads, Form::kResident)
 __global__ void __launch_bounds__(PreparingPlainForm::kThreads, PreparingPlainForm::kResident)
     PreparingPlainKernel(const __grid_constant__ RecurCall call,
                          const __grid_constant__ UnpreparedRows rows,
-                         const __grid_constant__ PlainGrid grid) {
+                         const __grid_constant__ DecodeGrid grid) {
   extern __shared__ __align__(16) bf16 memory[];
   AssumePrepares(call);
   AllowNextKernel();
@@ -79,19 +79,20 @@ template <bool kBf16State>
 __global__ void __launch_bounds__(kMostWarps * 32, ResidentBlocks(kBf16State))
     PreparingDecodeKernel(const __grid_constant__ RecurCall call,
                           const __grid_constant__ UnpreparedRows rows,
-                          const __grid_constant__ DecodeGrid grid, uint32_t ahead) {
+                          const __grid_constant__ DecodeUnitGrid grid, uint32_t ahead) {
   extern __shared__ __align__(16) bf16 memory[];
   AssumePrepares(call);
   AllowNextKernel();
   DecodeUnit<kBf16State, false, false, true>(call, grid, memory, &rows).Run(ahead);
 }
 
-// About one block a processor rehearses, if there is time for it and segments are not more than
-// processors. These are blocks of their own: one that has a segment waits with its state on the way
-// to registers, which cannot be used before.
-uint32_t RehearsingRows(const RecurCall& call, const LaunchContext& context) {
-  return *context.overlaps ? static_cast<uint32_t>(context.processors) / call.rows.segment_count
-                           : 0;
+// Of `splits` blocks a unit. About one block a processor rehearses, if there is time for it and
+// segments are not more than processors. These are blocks of their own: one that has a segment
+// waits with its state on the way to registers, which cannot be used before.
+DecodeGrid GridOf(const RecurCall& call, uint32_t splits, const LaunchContext& context) {
+  const auto processors = static_cast<uint32_t>(context.processors);
+  return {*context.overlaps ? processors / call.rows.segment_count : 0, Divisor::Of(splits),
+          Divisor::Of(call.units_per_key), Divisor::Of(call.units_per_value)};
 }
 
 // rows: as LaunchDecode. False: not of this kind. Rows beside fp32 states are prepared by
@@ -102,8 +103,7 @@ bool LaunchPlain(const RecurCall& call, const UnpreparedRows* rows, const Launch
   using Delta = PlainForm<kBf16State, true>;
   if (!IsPlainSum(call) || (rows != nullptr && !kBf16State)) return false;
   const uint32_t splits = call.padded_value / Sum::kValues;
-  const PlainGrid grid = {RehearsingRows(call, context), Divisor::Of(splits),
-                          Divisor::Of(call.units_per_key), Divisor::Of(call.units_per_value)};
+  const DecodeGrid grid = GridOf(call, splits, context);
   const dim3 all(call.rows.segment_count, call.units * splits + grid.rehearsing);
   const size_t shared = Sum::SharedBytes(call);
   if constexpr (kBf16State) {
@@ -125,10 +125,8 @@ template <bool kBf16State, bool kNormaliser, bool kDelta>
 void Launch(const RecurCall& call, const UnpreparedRows* rows, const LaunchContext& context) {
   const uint32_t warps = WarpsOf(call, context.processors), values = warps * 16;
   const uint32_t splits = (call.padded_value + values - 1) / values, blocks = call.units * splits;
-  const DecodeGrid grid = {RehearsingRows(call, context),    Divisor::Of(splits),
-                           Divisor::Of(call.units_per_key),  Divisor::Of(call.units_per_value),
-                           Divisor::Of(call.padded_key / 4), Divisor::Of(call.padded_key / 8),
-                           Divisor::Of(values / 8)};
+  const DecodeUnitGrid grid = {GridOf(call, splits, context), Divisor::Of(call.padded_key / 4),
+                               Divisor::Of(call.padded_key / 8), Divisor::Of(values / 8)};
   const dim3 all(call.rows.segment_count, blocks + grid.rehearsing);
   const auto ahead = static_cast<uint32_t>(context.processors * BlocksBesideProduct(kBf16State));
   const uint32_t keys = call.padded_key, columns = call.delta ? 2 : call.unit_heads;

@@ -12,6 +12,7 @@
 #include "kernels/device/bulk_copy.cuh"
 #include "kernels/device/gated_outputs.cuh"
 #include "kernels/device/rehearsal.cuh"
+#include "kernels/device/shared_work.cuh"
 #include "kernels/device/sums.cuh"
 
 namespace rivulet::cuda {
@@ -36,6 +37,15 @@ inline uint32_t DecodeValues(const RecurCall& call, uint32_t most, int processor
 // shares.
 struct DecodePlace {
   uint32_t segment, splits, unit, split, key_unit, value_unit;
+};
+
+// Of a launch of many blocks. The grid's x is the segment, its y a block of the segment behind the
+// rows that rehearse. A fold takes about as long as the rest of a block's work, and this way the
+// blocks of a segment that folds are mostly on different processors.
+struct DecodeGrid {
+  uint32_t rehearsing;       // rows of the grid, in front of the others
+  Divisor of_unit;           // blocks
+  Divisor of_key, of_value;  // units
 };
 
 // A block has `values` value columns of one unit of one segment, a warp 16 of them, or more.
@@ -72,6 +82,22 @@ class DecodeBlock {
             unit / call.units_per_key,
             unit / call.units_per_value};
   }
+  __device__ static DecodePlace PlaceOf(const DecodeGrid& grid) {
+    const uint32_t row = max(blockIdx.y, grid.rehearsing) - grid.rehearsing;
+    const uint32_t unit = Over(row, grid.of_unit), splits = grid.of_unit.divisor;
+    return {blockIdx.x,
+            splits,
+            unit,
+            row - unit * splits,
+            Over(unit, grid.of_key),
+            Over(unit, grid.of_value)};
+  }
+  // Whether the block does not rehearse. Found out anew each time: no register is left for it.
+  __device__ static bool IsReal(const DecodeGrid& grid) {
+    uint32_t row;
+    asm volatile("mov.u32 %0, %ctaid.y;" : "=r"(row));
+    return row >= grid.rehearsing;
+  }
 
   // Whether this block keeps the token's key, and its values, in the tail.
   __device__ bool KeepsKey() const { return split_ == 0 && key_unit_ * c_.units_per_key == unit_; }
@@ -94,6 +120,9 @@ class DecodeBlock {
   __device__ bf16* ValueRow(uint32_t place) const {
     return reinterpret_cast<bf16*>(Tail(c_.value_offset)) +
            (size_t{value_unit_} * kChunk + place) * c_.padded_value;
+  }
+  __device__ float* DecayRow() const {
+    return reinterpret_cast<float*>(Tail(c_.decay_offset)) + size_t{unit_} * kChunk;
   }
   __device__ const float* Query(uint32_t head) const {
     const uint32_t index = c_.query_per_head ? unit_ * c_.unit_heads + head : key_unit_;

@@ -16,13 +16,8 @@
 
 namespace rivulet::cuda {
 
-// Which blocks a launch has, and what they divide by. Keys, queries and values are copied in fours
-// and eights. The grid's x is the segment. A fold takes about as long as the rest of a block's
-// work, and this way the blocks of a segment that folds are mostly on different processors.
-struct DecodeGrid {
-  uint32_t rehearsing;         // rows of the grid, in front of the others
-  Divisor of_unit;             // blocks
-  Divisor of_key, of_value;    // units
+// Keys, queries and values are copied in fours and eights.
+struct DecodeUnitGrid : DecodeGrid {
   Divisor of_query;            // fours
   Divisor of_keys, of_values;  // eights
 };
@@ -42,7 +37,7 @@ struct Four {
 template <bool kBf16State, bool kNormaliser, bool kDelta, bool kPrepares = false>
 class DecodeUnit : public DecodeBlock {
  public:
-  __device__ DecodeUnit(const RecurCall& call, const DecodeGrid& grid, bf16* memory,
+  __device__ DecodeUnit(const RecurCall& call, const DecodeUnitGrid& grid, bf16* memory,
                         const UnpreparedRows* rows = nullptr)
       : DecodeBlock(call, blockDim.x / 2, PlaceOf(grid)),
         grid_(grid),
@@ -91,35 +86,15 @@ class DecodeUnit : public DecodeBlock {
   static constexpr uint32_t kNumber = kBf16State ? 2 : 4;
   static constexpr bool kGates = !kNormaliser && !kDelta;  // CanGate
 
-  __device__ static DecodePlace PlaceOf(const DecodeGrid& grid) {
-    const uint32_t row = max(blockIdx.y, grid.rehearsing) - grid.rehearsing;
-    const uint32_t unit = Over(row, grid.of_unit), splits = grid.of_unit.divisor;
-    return {blockIdx.x,
-            splits,
-            unit,
-            row - unit * splits,
-            Over(unit, grid.of_key),
-            Over(unit, grid.of_value)};
-  }
-
   __device__ float* Normaliser(uint32_t slot) const {
     return NormaliserAt(c_, slot, unit_ * splits_ + split_);
   }
-  __device__ float* DecayRow() const {
-    return reinterpret_cast<float*>(Tail(c_.decay_offset)) + size_t{unit_} * kChunk;
-  }
 
-  __device__ bool IsGated() const { return kPrepares || (kGates && Gates()); }
-
-  // Whether the block does not rehearse. Found out anew each time: no register is left for it.
-  __device__ bool Real() const {
-    uint32_t row;
-    asm volatile("mov.u32 %0, %ctaid.y;" : "=r"(row));
-    return row >= grid_.rehearsing;
-  }
+  __device__ bool Real() const { return IsReal(grid_); }
   __device__ void AwaitOthers() const {
     if (Real()) AwaitLastKernel(grid_.rehearsing);
   }
+  __device__ bool IsGated() const { return kPrepares || (kGates && Gates()); }
 
   // --- before the kernel before has ended --------------------------------------------------------
 
@@ -518,7 +493,7 @@ class DecodeUnit : public DecodeBlock {
     if (to != nullptr) StoreTile<kBf16State>(to, Tile(kt), folded.Tile());
   }
 
-  const DecodeGrid& grid_;
+  const DecodeUnitGrid& grid_;
   const uint32_t dk_, dv_;
   bf16 *const k_, *const q_, *const v_;  // [C, dk], [columns, dk], [C, dv]
   float* const z_;  // [Dp] of a normaliser, or [values] of a kernel that prepares its rows

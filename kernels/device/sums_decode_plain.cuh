@@ -26,14 +26,6 @@
 
 namespace rivulet::cuda {
 
-// The grid's x is the segment, as in DecodeGrid; its y, behind the rows that rehearse, a unit's 64
-// value columns.
-struct PlainGrid {
-  uint32_t rehearsing;       // rows of the grid, in front of the others
-  Divisor of_unit;           // blocks
-  Divisor of_key, of_value;  // units
-};
-
 // kPrepares: the kernel prepares its rows (UnpreparedRows), of gated outputs. Then it has two
 // warps, one for the key and one for the query, and each lane has a value column.
 template <bool kBf16State_, bool kDelta_, bool kPrepares_ = false>
@@ -66,7 +58,7 @@ class DecodePlain : public DecodeBlock {
   using State = HeldTile<Form::kBf16State>;
 
  public:
-  __device__ DecodePlain(const RecurCall& call, const PlainGrid& grid, bf16* memory,
+  __device__ DecodePlain(const RecurCall& call, const DecodeGrid& grid, bf16* memory,
                          const UnpreparedRows* rows = nullptr)
       : DecodeBlock(call, Form::kValues, PlaceOf(grid), threadIdx.x / 32 * kTiles),
         grid_(grid),
@@ -93,23 +85,7 @@ class DecodePlain : public DecodeBlock {
   }
 
  private:
-  __device__ static DecodePlace PlaceOf(const PlainGrid& grid) {
-    const uint32_t block = max(blockIdx.y, grid.rehearsing) - grid.rehearsing;
-    const uint32_t unit = Over(block, grid.of_unit), splits = grid.of_unit.divisor;
-    return {blockIdx.x,
-            splits,
-            unit,
-            block - unit * splits,
-            Over(unit, grid.of_key),
-            Over(unit, grid.of_value)};
-  }
-
-  // Whether the block does not rehearse. Found out anew each time: no register is left for it.
-  __device__ bool Real() const {
-    uint32_t row;
-    asm volatile("mov.u32 %0, %ctaid.y;" : "=r"(row));
-    return row >= grid_.rehearsing;
-  }
+  __device__ bool Real() const { return IsReal(grid_); }
   __device__ void AwaitOthers() const {
     if (Real()) AwaitLastKernel(grid_.rehearsing);
   }
@@ -119,9 +95,6 @@ class DecodePlain : public DecodeBlock {
     constexpr size_t kColumnBytes = Form::kKey * Form::kNumber;
     return c_.slots.bases + slot * c_.slots.base_stride + c_.state_offset +
            (size_t{unit_} * c_.padded_value + Column()) * kColumnBytes;
-  }
-  __device__ float* DecayRow() const {
-    return reinterpret_cast<float*>(Tail(c_.decay_offset)) + size_t{unit_} * kChunk;
   }
   __device__ uint32_t Queries() const { return kDelta ? 1 : columns_; }
   __device__ bool IsGated() const { return !kDelta && (kPrepares || Gates()); }  // CanGate
@@ -438,7 +411,7 @@ class DecodePlain : public DecodeBlock {
     }
   }
 
-  const PlainGrid& grid_;
+  const DecodeGrid& grid_;
   bf16 *const k_, *const v_, *const q_;  // [C, Dp + pad], [C, 64 + pad], [queries, Dp + pad]
   const uint32_t place_;
   const bool fresh_;

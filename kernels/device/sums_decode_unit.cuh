@@ -151,9 +151,6 @@ class DecodeByUnit : public DecodeReader {
     if (g_ >= columns_) row = Layout::kZeros;
     return row + t_ * 4;
   }
-  __device__ float* DecayRow() const {
-    return reinterpret_cast<float*>(Tail(c_.decay_offset)) + size_t{unit_} * kChunk;
-  }
 
   // Calls body(kt) for each of the unit's tiles. Keys of the most tiles, as most models have, take
   // no branch in between.
