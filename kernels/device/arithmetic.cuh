@@ -68,9 +68,11 @@ __device__ inline void LoadTransposed(uint32_t (&r)[4], const bf16* row) {
 }
 
 // 16 bytes from device to shared memory, in the background.
+__device__ inline void CopyAsync(uint32_t shared, const void* global) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(shared), "l"(global));
+}
 __device__ inline void CopyAsync(void* shared, const void* global) {
-  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(address), "l"(global));
+  CopyAsync(static_cast<uint32_t>(__cvta_generic_to_shared(shared)), global);
 }
 __device__ inline void CommitCopies() { asm volatile("cp.async.commit_group;\n"); }
 template <int kPending>

@@ -78,12 +78,21 @@ bool LaunchTogether(const PrepareCall& prepare, RecurCall recur, const LaunchCon
 
 bool ReadUnprepared(const PrepareCall& prepare, RecurCall& recur, UnpreparedRows& rows) {
   if (!CanPrepare(prepare, recur)) return false;
+  const auto channel = [&](const float* of) {
+    return static_cast<uint32_t>(PartOf(prepare, of)->channel);
+  };
+  const PreparedPart& step = *PartOf(prepare, recur.g);
+  rows = {.convolution = prepare.convolution,
+          .key_channel = channel(recur.k),
+          .query_channel = channel(recur.q),
+          .value_channel = channel(recur.v),
+          .step_bias = step.bias,
+          .step_low = step.low,
+          .step_high = step.high};
   const auto read_unprepared = [&](const float*& from, uint32_t& stride) {
     const PreparedPart& part = *PartOf(prepare, from);
     from = part.x, stride = part.x_stride;
   };
-  const PreparedPart& step = *PartOf(prepare, recur.g);
-  rows = {prepare.convolution, step.bias, step.low, step.high};
   read_unprepared(recur.q, recur.q_stride);
   read_unprepared(recur.k, recur.k_stride);
   read_unprepared(recur.v, recur.v_stride);

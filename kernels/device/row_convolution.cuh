@@ -7,7 +7,8 @@
 //
 // A thread prepares four adjacent channels, in sums_decode_plain.cuh one more. What the convolution
 // adds up before the token's own number (bias, three older rows; no kernel of the step writes
-// these) is in registers before the wait for the kernel before, and so is the weight that follows.
+// these) is in registers before the wait for the kernel before, and so is the weight that follows;
+// but blocks that have nothing to wait for ask for the token's numbers first.
 // Not in shared memory: blocks need room there beside those of the product that they wait for.
 // Heads that share their keys prepare them once each, from L2. Where heads or rows are many that
 // costs more than another wait (IsFaster in prepare_and_recur.cu).
@@ -29,6 +30,8 @@ namespace rivulet::cuda {
 // Of a RecurCall whose q, k, v and g are columns of a projection instead of prepared rows.
 struct UnpreparedRows {
   DeviceConvolution convolution;
+  // The channels where keys, queries and values begin.
+  uint32_t key_channel = 0, query_channel = 0, value_channel = 0;
   // Δ = clamp(softplus(g + bias)).
   const float* step_bias = nullptr;  // [units]; null: zeros
   float step_low = 0, step_high = 0;
@@ -57,7 +60,17 @@ class RowConvolution {
  public:
   __device__ RowConvolution(const UnpreparedRows& rows, const RecurCall& call,
                             const DeviceSegment& segment)
-      : c_(rows.convolution), slots_(call.slots), segment_(segment) {}
+      : RowConvolution(rows, call, segment,
+                       call.slots.tails + segment.tail * call.slots.tail_stride,
+                       call.slots.bases + segment.base_in * call.slots.base_stride) {}
+  // `tail`, `base`: the segment's slots.
+  __device__ RowConvolution(const UnpreparedRows& rows, const RecurCall& call,
+                            const DeviceSegment& segment, std::byte* tail, const std::byte* base)
+      : c_(rows.convolution),
+        slots_(call.slots),
+        segment_(segment),
+        tail_(reinterpret_cast<bf16*>(tail + c_.tail_offset)),
+        before_(reinterpret_cast<const bf16*>(base + c_.before_offset)) {}
 
   // Of a number of the token's row.
   __device__ uint32_t Channel(const float* number) const {
@@ -116,33 +129,33 @@ class RowConvolution {
   // In the tail or, of an earlier chunk, in the base.
   __device__ const bf16* OlderRow(uint32_t older) const {
     const uint32_t place = Place();
-    const bf16* const before = RowsBefore<bf16>(slots_, c_, segment_.base_in);
-    return older <= place ? TailRow(place - older)
-                          : before + (kOlder + place - older) * c_.weight_stride;
+    const bool in_tail = older <= place;
+    const bf16* const rows = in_tail ? tail_ : before_;
+    return rows + ((in_tail ? 0 : kOlder) + place - older) * c_.weight_stride;
   }
   __device__ bool HasOlder(uint32_t older) const {
     return older <= Place() || segment_.position >= kChunk;
   }
-  __device__ bf16* TailRow(uint32_t place) const {
-    return TailRows<bf16>(slots_, c_, segment_.tail) + place * c_.weight_stride;
-  }
+  __device__ bf16* TailRow(uint32_t place) const { return tail_ + place * c_.weight_stride; }
 
   const DeviceConvolution& c_;
   const DeviceSlots& slots_;
   const DeviceSegment& segment_;
+  bf16* const tail_;          // [C, padded channels]
+  const bf16* const before_;  // [W - 1, padded channels]
 };
 
-// Four channels of a token on their way through the convolution.
+// Four channels of a token on their way through the convolution. Older rows are asked for by
+// themselves, so that other loads can be on their way at the same time.
 struct ConvolvedFour {
-  float4 sum;     // of the bias and the older rows
-  float4 weight;  // of the token's own numbers
+  static constexpr uint32_t kOlder = RowConvolution::kOlder;
 
-  __device__ void Start(const RowConvolution& inputs, uint32_t channel) {
-    constexpr uint32_t kOlder = RowConvolution::kOlder;
-    float4 weights[kOlder];
-    uint2 older[kOlder];
+  __device__ void Ask(const RowConvolution& inputs, uint32_t channel) {
 #pragma unroll
     for (uint32_t j = 0; j < kOlder; ++j) older[j] = inputs.Older(kOlder - j, channel);
+  }
+  __device__ void Start(const RowConvolution& inputs, uint32_t channel) {
+    float4 weights[kOlder];
 #pragma unroll
     for (uint32_t j = 0; j < kOlder; ++j) weights[j] = inputs.Weight(j, channel);
     sum = inputs.Bias(channel);
@@ -156,35 +169,32 @@ struct ConvolvedFour {
     Apply(Activation::kSilu, y);
     return y[0];
   }
+
+  uint2 older[kOlder];  // of bf16
+  float4 sum;           // of the bias and the older rows
+  float4 weight;        // of the token's own numbers
 };
 
-// The same of one channel. What it needs is asked for by itself, so that other loads can be on
-// their way at the same time.
+// The same of one channel.
 struct ConvolvedNumber {
   static constexpr uint32_t kOlder = RowConvolution::kOlder;
 
-  struct Asked {
-    uint16_t older[kOlder];
-    float weights[kOlder + 1], bias;
-  };
-  __device__ static Asked Ask(const RowConvolution& inputs, uint32_t channel) {
-    Asked asked;
+  __device__ void Ask(const RowConvolution& inputs, uint32_t channel) {
 #pragma unroll
-    for (uint32_t j = 0; j < kOlder; ++j) asked.older[j] = inputs.OlderNumber(kOlder - j, channel);
-#pragma unroll
-    for (uint32_t j = 0; j <= kOlder; ++j) asked.weights[j] = inputs.WeightOf(j, channel);
-    asked.bias = inputs.BiasOf(channel);
-    return asked;
+    for (uint32_t j = 0; j < kOlder; ++j) older[j] = inputs.OlderNumber(kOlder - j, channel);
   }
-  __device__ void Start(const Asked& asked) {
-    sum = asked.bias, weight = asked.weights[kOlder];
+  __device__ void Start(const RowConvolution& inputs, uint32_t channel) {
+    float weights[kOlder];
 #pragma unroll
-    for (uint32_t j = 0; j < kOlder; ++j) {
-      sum = fmaf(asked.weights[j], FirstOf(asked.older[j]), sum);
-    }
+    for (uint32_t j = 0; j < kOlder; ++j) weights[j] = inputs.WeightOf(j, channel);
+    sum = inputs.BiasOf(channel);
+    weight = inputs.WeightOf(kOlder, channel);
+#pragma unroll
+    for (uint32_t j = 0; j < kOlder; ++j) sum = fmaf(weights[j], FirstOf(older[j]), sum);
   }
   __device__ float Finish(float now) const { return Silu(fmaf(weight, now, sum)); }
 
+  uint16_t older[kOlder];  // bits of bf16
   float sum, weight;
 };
 

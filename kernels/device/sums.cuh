@@ -7,6 +7,7 @@
 #ifndef RIVULET_KERNELS_DEVICE_SUMS_CUH_
 #define RIVULET_KERNELS_DEVICE_SUMS_CUH_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -327,9 +328,14 @@ bool LaunchProgramStream(const SumProgramCall& call, const LaunchContext& contex
 // Whether sums_decode_plain.cuh has a kernel for single tokens of the call, which sums_decode.cu
 // prefers to those of sums_decode_many.cuh.
 constexpr bool IsPlainSum(const RecurCall& call) {
-  return call.padded_key == kHeldTiles * 16 && call.padded_value % (kMostWarps * 16) == 0 &&
-         !call.normaliser && call.decay != Decay::kChannel &&
-         (call.skip == nullptr || call.gated.gate != nullptr);
+  // It computes places within slots and within matrices of rows in 32 bits.
+  constexpr uint64_t kMost = ~uint32_t{0};
+  const uint64_t stride = std::max({call.q_stride, call.k_stride, call.v_stride, call.g_stride,
+                                    call.beta_stride, call.gated.gate_stride});
+  return call.slots.base_stride <= kMost && call.slots.tail_stride <= kMost &&
+         call.rows.tokens * stride <= kMost && call.padded_key == kHeldTiles * 16 &&
+         call.padded_value % (kMostWarps * 16) == 0 && !call.normaliser &&
+         call.decay != Decay::kChannel && (call.skip == nullptr || call.gated.gate != nullptr);
 }
 
 // Whether the kernels of sums_decode.cu and sums_stream.cu can gate the call's outputs.

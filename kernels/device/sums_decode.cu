@@ -58,7 +58,7 @@ __device__ inline void AssumePrepares(const RecurCall& call) {
 
 template <typename Form>
 __global__ void __launch_bounds__(Form::kThreads, Form::kResident)
-    PlainKernel(const __grid_constant__ RecurCall call, const __grid_constant__ DecodeGrid grid) {
+    PlainKernel(const __grid_constant__ RecurCall call, const __grid_constant__ PlainGrid grid) {
   extern __shared__ __align__(16) bf16 memory[];
   __builtin_assume(call.delta == Form::kDelta);
   AllowNextKernel();
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(Form::kThreads, Form::kResident)
 __global__ void __launch_bounds__(PreparingPlainForm::kThreads, PreparingPlainForm::kResident)
     PreparingPlainKernel(const __grid_constant__ RecurCall call,
                          const __grid_constant__ UnpreparedRows rows,
-                         const __grid_constant__ DecodeGrid grid) {
+                         const __grid_constant__ PlainGrid grid) {
   extern __shared__ __align__(16) bf16 memory[];
   AssumePrepares(call);
   AllowNextKernel();
@@ -103,8 +103,10 @@ bool LaunchPlain(const RecurCall& call, const UnpreparedRows* rows, const Launch
   using Delta = PlainForm<kBf16State, true>;
   if (!IsPlainSum(call) || (rows != nullptr && !kBf16State)) return false;
   const uint32_t splits = call.padded_value / Sum::kValues;
-  const DecodeGrid grid = GridOf(call, splits, context);
+  PlainGrid grid = {GridOf(call, splits, context), 0};
   const dim3 all(call.rows.segment_count, call.units * splits + grid.rehearsing);
+  const auto resident = static_cast<uint32_t>(Sum::kResident * context.processors);
+  grid.early = grid.rehearsing + resident / call.rows.segment_count;
   const size_t shared = Sum::SharedBytes(call);
   if constexpr (kBf16State) {
     if (rows != nullptr) {

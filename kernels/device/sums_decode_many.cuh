@@ -186,7 +186,10 @@ class DecodeUnit : public DecodeBlock {
   __device__ float* Unscaled() const { return z_; }
   __device__ RowConvolution Convolution() const { return {*rows_, c_, segment_}; }
   __device__ void StartItem(const Four& item) {
-    if (item.from != nullptr) convolved_.Start(Convolution(), Convolution().Channel(item.from));
+    if (item.from != nullptr) {
+      const uint32_t channel = Convolution().Channel(item.from);
+      convolved_.Ask(Convolution(), channel), convolved_.Start(Convolution(), channel);
+    }
   }
   // Numbers x of an item that was started, as they are in the projection.
   __device__ void PrepareItem(const Four& item, float4 x, float step) const {

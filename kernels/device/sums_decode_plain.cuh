@@ -5,10 +5,15 @@
 // are gated.
 //
 // A block does what one of sums_decode_many.cuh does, with two fifths of its instructions, which
-// are what so many blocks wait for. Sizes are constants. A warp with bf16 states reads 32 value
-// columns instead of 16, so that scores and weights are computed half as often. A lane computes one
-// exponential function instead of three. And it takes one number of the token's values, that of the
-// column whose output it gates or solves for, so D and a delta rule need no second load of it.
+// are what so many blocks wait for. Sizes are constants, and places have 32 bits. A warp with bf16
+// states reads 32 value columns instead of 16, so that scores and weights are computed half as
+// often. A lane computes one exponential function instead of three. And it takes one number of the
+// token's values, that of the column whose output it gates or solves for, so D and a delta rule
+// need no second load of it.
+//
+// A block that prepares its rows asks for the older rows of the convolution first. If it begins
+// early, it adds them up before the wait for the kernel before. A later block has nothing to wait
+// for, and asks for the token's numbers before it adds anything up.
 //
 // The order of every sum is that of sums.cu, so the bits are the same.
 #ifndef RIVULET_KERNELS_DEVICE_SUMS_DECODE_PLAIN_CUH_
@@ -47,6 +52,11 @@ struct PlainForm {
 
 using PreparingPlainForm = PlainForm</*kBf16State=*/true, /*kDelta=*/false, /*kPrepares=*/true>;
 
+// Blocks of the first `early` rows of the grid begin at once, the others when those have ended.
+struct PlainGrid : DecodeGrid {
+  uint32_t early;
+};
+
 template <typename Form>
 class DecodePlain : public DecodeBlock {
   static constexpr bool kDelta = Form::kDelta, kPrepares = Form::kPrepares;
@@ -58,7 +68,7 @@ class DecodePlain : public DecodeBlock {
   using State = HeldTile<Form::kBf16State>;
 
  public:
-  __device__ DecodePlain(const RecurCall& call, const DecodeGrid& grid, bf16* memory,
+  __device__ DecodePlain(const RecurCall& call, const PlainGrid& grid, bf16* memory,
                          const UnpreparedRows* rows = nullptr)
       : DecodeBlock(call, Form::kValues, PlaceOf(grid), threadIdx.x / 32 * kTiles),
         grid_(grid),
@@ -67,15 +77,21 @@ class DecodePlain : public DecodeBlock {
         q_(v_ + kChunk * kValueStride),
         place_(static_cast<uint32_t>(segment_.position % kChunk)),
         fresh_(segment_.position < kChunk),
+        tail_(c_.slots.tails + Bytes(segment_.tail, c_.slots.tail_stride)),
+        base_(c_.slots.bases + Bytes(segment_.base_in, c_.slots.base_stride)),
         rows_(rows) {}
 
   __device__ void Run() {
+    // All of the segment is read at once, not what is needed behind the branch later.
+    asm volatile("" ::"l"(tail_), "l"(base_), "r"(place_));
     if (segment_.tokens == 0) return AwaitOthers();
+    if constexpr (kPrepares) AskOlderRows();
     Hold();
     CopyTail();
     FindDecays();
     FindGate();
     FindToken();
+    if (kPrepares && BeginsEarly()) StartRows();
     AwaitOthers();
     TakeToken();
     WaitForCopies<0>();
@@ -89,13 +105,51 @@ class DecodePlain : public DecodeBlock {
   __device__ void AwaitOthers() const {
     if (Real()) AwaitLastKernel(grid_.rehearsing);
   }
+  // Whether the kernel before has probably not ended when the block begins. Only speed depends on
+  // it.
+  __device__ bool BeginsEarly() const { return blockIdx.y < grid_.early; }
 
-  // The warp's tiles of the state in a slot.
-  __device__ std::byte* Tiles(uint32_t slot) const {
-    constexpr size_t kColumnBytes = Form::kKey * Form::kNumber;
-    return c_.slots.bases + slot * c_.slots.base_stride + c_.state_offset +
-           (size_t{unit_} * c_.padded_value + Column()) * kColumnBytes;
+  // --- where numbers are: 32 bits for all but addresses (IsPlainSum) ---------------------------
+
+  __device__ static uint64_t Bytes(uint32_t slot, size_t stride) {
+    return uint64_t{slot} * static_cast<uint32_t>(stride);
   }
+  // The warp's tiles of the state, from the beginning of its slot on.
+  __device__ uint32_t Tiles() const {
+    constexpr uint32_t kColumnBytes = Form::kKey * Form::kNumber;
+    return static_cast<uint32_t>(c_.state_offset) +
+           (unit_ * c_.padded_value + Column()) * kColumnBytes;
+  }
+  template <typename T>
+  __device__ T* InTail(size_t plane, uint32_t index) const {
+    return reinterpret_cast<T*>(tail_ + static_cast<uint32_t>(plane)) + index;
+  }
+  __device__ bf16* Keys(uint32_t place) const {
+    return InTail<bf16>(c_.key_offset, (key_unit_ * kChunk + place) * Form::kKey);
+  }
+  __device__ bf16* Values(uint32_t place, uint32_t column) const {
+    return InTail<bf16>(c_.value_offset, (value_unit_ * kChunk + place) * c_.padded_value + column);
+  }
+  __device__ float* Decays() const { return InTail<float>(c_.decay_offset, unit_ * kChunk); }
+  // Of the token's row that a warp takes, a lane's four: row 0 is the key, the others are queries.
+  __device__ const float* FourOf(uint32_t row) const {
+    if (row == 0) return c_.k + (Token() * c_.k_stride + key_unit_ * Form::kKey + lane_ * 4);
+    const bool per_head = !kPrepares && c_.query_per_head;
+    const uint32_t query = per_head ? unit_ * c_.unit_heads + row - 1 : key_unit_;
+    return c_.q + (Token() * c_.q_stride + query * Form::kKey + lane_ * 4);
+  }
+  __device__ const float* OwnValue() const {
+    return c_.v + (Token() * c_.v_stride + value_unit_ * c_.v_head_stride + OwnColumn());
+  }
+  // In the convolution, of a row's four and of the lane's value.
+  __device__ uint32_t ChannelOfFour(uint32_t row) const {
+    return (row == 0 ? rows_->key_channel : rows_->query_channel) + key_unit_ * Form::kKey +
+           lane_ * 4;
+  }
+  __device__ uint32_t ChannelOfValue() const {
+    return rows_->value_channel + value_unit_ * c_.value_dim + OwnColumn();
+  }
+
   __device__ uint32_t Queries() const { return kDelta ? 1 : columns_; }
   __device__ bool IsGated() const { return !kDelta && (kPrepares || Gates()); }  // CanGate
   // The lane's own value column, if it has one: g + 8 · (t % 2) of tile t / 2.
@@ -107,7 +161,7 @@ class DecodePlain : public DecodeBlock {
 
   // A rehearsal loads no state: it multiplies what the registers happen to hold.
   __device__ void Hold() {
-    const std::byte* tiles = Tiles(segment_.base_in);
+    const std::byte* tiles = base_ + Tiles();
     const bool loads = !fresh_ && Real();
 #pragma unroll
     for (uint32_t i = 0; i < kTiles * kKeyTiles; ++i) {
@@ -118,8 +172,8 @@ class DecodePlain : public DecodeBlock {
   // Keys and values before the token's. Scores of rows after it are not used, so keys need no zeros
   // there; values do, since zero times anything is not zero.
   __device__ void CopyTail() const {
-    CopyRows<Form::kKey, kKeyStride, false>(k_, KeyRow(0), Form::kKey);
-    CopyRows<Form::kValues, kValueStride, true>(v_, ValueRow(0) + split_ * Form::kValues,
+    CopyRows<Form::kKey, kKeyStride, false>(k_, Keys(0), Form::kKey);
+    CopyRows<Form::kValues, kValueStride, true>(v_, Values(0, split_ * Form::kValues),
                                                 c_.padded_value);
     CommitCopies();
   }
@@ -130,10 +184,13 @@ class DecodePlain : public DecodeBlock {
     const uint32_t count = Real() ? place_ : 0;
     to += first * kStride + column;
     from += first * from_stride + column;
-    asm volatile("" : "+l"(from));  // worked out once, not under each condition
+    uint32_t shared = SharedAddress(to);
+    asm volatile("" : "+l"(from), "+r"(shared));  // worked out once, not under each condition
 #pragma unroll
     for (uint32_t row = 0; row < kChunk; row += kAtOnce) {
-      if (first + row < count) CopyAsync(to + row * kStride, from + row * from_stride);
+      if (first + row < count) {
+        CopyAsync(shared + row * kStride * 2, from + row * from_stride);
+      }
       if (kZeros && first + row > place_) {
         *reinterpret_cast<uint4*>(to + row * kStride) = {0, 0, 0, 0};
       }
@@ -142,9 +199,9 @@ class DecodePlain : public DecodeBlock {
 
   __device__ void FindDecays() {
     if (kPrepares && rows_->step_bias != nullptr) step_bias_ = rows_->step_bias[unit_];
-    if (TakesDecay()) {
+    if (TakesOwnDecay()) {
       if (c_.rate != nullptr) rate_ = c_.rate[unit_];
-      if (lane_ < place_) decay_ = DecayRow()[lane_];
+      if (lane_ < place_) decay_ = Decays()[lane_];
     } else if (c_.constant != nullptr && lane_ < kChunk) {
       decay_ = c_.constant[unit_ * kChunk + lane_];
     }
@@ -157,35 +214,46 @@ class DecodePlain : public DecodeBlock {
     norm_weight_ = c_.gated.weight[GatedColumn()];
   }
 
-  // Row 0 of the token is the key, the others are queries; each is taken by a warp.
-  __device__ bool TakesRow() const { return kPrepares || threadIdx.x / 32 <= Queries(); }
-  __device__ const float* FourOf(uint32_t row) const {
-    return (row == 0 ? Key() : Query(row - 1)) + lane_ * 4;
-  }
+  // Where the numbers are that are read behind the wait.
   __device__ void FindToken() {
     four_at_ = FourOf(threadIdx.x / 32);
-    if constexpr (kPrepares) {
-      static_assert(kWarps == 2 && kOutputs == 4);
-      const auto asked = number_.Ask(Convolution(), Convolution().Channel(Value() + OwnColumn()));
-      four_.Start(Convolution(), Convolution().Channel(four_at_));
-      number_.Start(asked);
-    }
+    value_at_ = OwnValue();
+    step_at_ = c_.g + (Token() * c_.g_stride + unit_);
+    gate_at_ = c_.gated.gate + (Token() * c_.gated.gate_stride + GatedColumn());
+    asm volatile("" : "+l"(four_at_), "+l"(value_at_), "+l"(step_at_), "+l"(gate_at_));
   }
-  __device__ RowConvolution Convolution() const { return {*rows_, c_, segment_}; }
+  // Each row of the token is taken by a warp.
+  __device__ bool TakesRow() const { return kPrepares || threadIdx.x / 32 <= Queries(); }
+  __device__ bool TakesOwnDecay() const { return kPrepares || TakesDecay(); }
+  // Adds up what the convolution takes from older rows.
+  __device__ void StartRows() {
+    four_.Start(Convolution(), ChannelOfFour(threadIdx.x / 32));
+    number_.Start(Convolution(), ChannelOfValue());
+  }
+  __device__ void AskOlderRows() {
+    static_assert(kWarps == 2 && kOutputs == 4);
+    number_.Ask(Convolution(), ChannelOfValue());
+    four_.Ask(Convolution(), ChannelOfFour(threadIdx.x / 32));
+  }
+  __device__ RowConvolution Convolution() const { return {*rows_, c_, segment_, tail_, base_}; }
 
   // --- the token's row ---------------------------------------------------------------------------
 
   // Everything is asked for before anything is used.
   __device__ void TakeToken() {
-    const bool decays = TakesDecay();
-    float step = decays ? ReadLate(c_.g + size_t{Token()} * c_.g_stride + unit_) : 0.0f;
-    if (kDelta) beta_ = ReadLate(c_.beta + size_t{Token()} * c_.beta_stride + unit_);
+    const bool decays = TakesOwnDecay();
+    const uint32_t row = threadIdx.x / 32;
+    float step = decays ? ReadLate(step_at_) : 0.0f;
+    if (kDelta) beta_ = ReadLate(c_.beta + (Token() * c_.beta_stride + unit_));
     float4 x;
     if (TakesRow()) x = ReadLate(reinterpret_cast<const float4*>(four_at_));
-    if (HasColumn()) value_ = ReadLate(Value() + OwnColumn());
+    if (HasColumn()) value_ = ReadLate(value_at_);
     TakeGate();
-    if (kPrepares) step = StepOf(*rows_, step, step_bias_);
-    if (TakesRow()) StoreRow(threadIdx.x / 32, four_at_, x);
+    if constexpr (kPrepares) {
+      if (!BeginsEarly()) StartRows();
+      step = StepOf(*rows_, step, step_bias_);
+    }
+    if (TakesRow()) StoreRow(row, x);
     if (!kDelta && HasColumn()) TakeValue(step);
     if constexpr (!kPrepares) TakeMoreRows();  // rows that it prepares are as many as warps
     WeightRows(decays, step);
@@ -193,40 +261,37 @@ class DecodePlain : public DecodeBlock {
   __device__ void TakeMoreRows() const {
 #pragma unroll 1
     for (uint32_t row = threadIdx.x / 32 + kWarps; row <= Queries(); row += kWarps) {
-      const float* at = FourOf(row);
-      StoreRow(row, at, ReadLate(reinterpret_cast<const float4*>(at)));
+      StoreRow(row, ReadLate(reinterpret_cast<const float4*>(FourOf(row))));
     }
   }
   __device__ void TakeGate() {
     if (!IsGated() || !HasColumn()) return;
-    gate_ = ReadLate(GateAt());
+    gate_ = ReadLate(gate_at_);
     if (c_.gated.gate_factors != nullptr) gate_ *= ReadLate(c_.gated.gate_factors + Token());
   }
 
-  __device__ void StoreRow(uint32_t row, const float* at, float4 x) const {
+  __device__ void StoreRow(uint32_t row, float4 x) const {
     const bool keeps = KeepsKey() && Real();
     if constexpr (kPrepares) {
       const float4 now = AsRow(x);
       x = four_.Finish(now);
-      if (keeps) Convolution().Keep(Convolution().Channel(at), now);
+      if (keeps) Convolution().Keep(ChannelOfFour(row), now);
     }
     StoreFour((row == 0 ? k_ + place_ * kKeyStride : q_ + (row - 1) * kKeyStride) + lane_ * 4, x);
-    if (row == 0 && keeps) StoreFour(KeyRow(place_) + lane_ * 4, x);
+    if (row == 0 && keeps) StoreFour(Keys(place_) + lane_ * 4, x);
   }
   __device__ void TakeValue(float step) {
     if constexpr (kPrepares) {
       const float now = AsRow(value_);
       value_ = number_.Finish(now);
-      if (KeepsValues() && Real()) {
-        Convolution().Keep(Convolution().Channel(Value() + OwnColumn()), now);
-      }
+      if (KeepsValues() && Real()) Convolution().Keep(ChannelOfValue(), now);
     }
     StoreValue(c_.times_step ? value_ * step : value_);
   }
   __device__ void StoreValue(float x) const {
     const bf16 stored = __float2bfloat16_rn(x);
     OwnValues()[place_ * kValueStride] = stored;
-    if (KeepsValues() && Real()) ValueRow(place_)[OwnColumn()] = stored;
+    if (KeepsValues() && Real()) *Values(place_, OwnColumn()) = stored;
   }
 
   // weight_: e^{c - c_s} in lane s of the first C, e^c in the others, where c is the token's
@@ -238,7 +303,7 @@ class DecodePlain : public DecodeBlock {
       now += rate_ * step;
       if (lane_ == place_) {
         decay_ = now;
-        if (split_ == 0 && warp_ == 0 && Real()) DecayRow()[place_] = now;
+        if (split_ == 0 && warp_ == 0 && Real()) Decays()[place_] = now;
       }
     }
     weight_ = expf(now - decay_);
@@ -378,7 +443,8 @@ class DecodePlain : public DecodeBlock {
     uint32_t v[kTiles][4];
 #pragma unroll
     for (uint32_t c = 0; c < kTiles; ++c) LoadValues(c, v[c]);
-    std::byte* const to = Real() ? Tiles(segment_.base_out) : nullptr;
+    std::byte* const slot = c_.slots.bases + Bytes(segment_.base_out, c_.slots.base_stride);
+    std::byte* const to = Real() ? slot + Tiles() : nullptr;
 #pragma unroll 1
     for (uint32_t kt = 0; kt < kKeyTiles; kt += kAtOnce) {
 #pragma unroll
@@ -411,15 +477,16 @@ class DecodePlain : public DecodeBlock {
     }
   }
 
-  const DecodeGrid& grid_;
+  const PlainGrid& grid_;
   bf16 *const k_, *const v_, *const q_;  // [C, Dp + pad], [C, 64 + pad], [queries, Dp + pad]
   const uint32_t place_;
   const bool fresh_;
-  float decay_ = 0.0f;  // cumulative, of row `lane`
+  std::byte *const tail_, *const base_;  // the segment's slots
+  float decay_ = 0.0f;                   // cumulative, of row `lane`
   float rate_ = 1.0f, weight_ = 1.0f, beta_ = 0.0f;
-  const float* four_at_ = nullptr;  // of the token's row that the warp takes
   // Of the lane's column: the token's value and gate, D and the norm's weight.
   float value_ = 0.0f, gate_ = 0.0f, skip_ = 0.0f, norm_weight_ = 0.0f;
+  const float *four_at_, *value_at_, *step_at_, *gate_at_;
   State held_[kTiles][kKeyTiles];
   const UnpreparedRows* const rows_;  // null: all are prepared
   ConvolvedFour four_;

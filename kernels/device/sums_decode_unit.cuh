@@ -307,7 +307,8 @@ class DecodeByUnit : public DecodeReader {
 #pragma unroll
     for (uint32_t j = 0; j < kAtOnce; ++j) {
       if (fours_[j].from == nullptr) continue;
-      convolved_[j].Start(Convolution(), Convolution().Channel(fours_[j].from));
+      const uint32_t channel = Convolution().Channel(fours_[j].from);
+      convolved_[j].Ask(Convolution(), channel), convolved_[j].Start(Convolution(), channel);
     }
   }
   // Numbers x of fours that were started, as they are in the projection.
