@@ -1,13 +1,13 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // y = x Wᵀ + b for 17 to 128 tokens and weights in bf16, by the warpgroup's matrix instruction: for
-// maps with few outputs, where tens_of_tokens.cu leaves them or this is faster (IsFaster), and from
-// 65 tokens on for maps with many. A warpgroup has 64 tokens and up to 128 outputs and walks all of
-// K; nothing is split over K, so each output is one chain. A step of such a chain takes 22 cycles
-// (24 outputs), where that of a warp's instruction takes 32. One warp of a block brings weights
-// through a ring and begins before the kernel before this one has ended; another brings the tokens
-// through a second ring. Four blocks with different outputs form a cluster: they share out the
-// tokens' numbers, and the copy engine writes what one reads to all.
+// maps with few outputs, up to 64 tokens, where tens_of_tokens.cu leaves them or this is faster
+// (IsFaster), and from 33 tokens on for maps with many. A warpgroup has 64 tokens and up to 128
+// outputs and walks all of K; nothing is split over K, so each output is one chain. A step of such
+// a chain takes 22 cycles (24 outputs), where that of a warp's instruction takes 32. One warp of a
+// block brings weights through a ring and begins before the kernel before this one has ended;
+// another brings the tokens through a second ring. Four blocks with different outputs form a
+// cluster: they share out the tokens' numbers, and the copy engine writes what one reads to all.
 //
 // The instruction reads 64 tokens. Of up to 32, only those that are there are copied, and for the
 // others it reads on in shared memory. Each token has its own sums, and theirs are not written.
@@ -35,6 +35,8 @@ constexpr uint32_t kMostThreads =
 constexpr uint32_t kMostFew = 32;  // tokens that are not padded to 64
 // Boxes of a stage, of 64 columns. A few tokens' stages are long, so that a copy has many bytes.
 constexpr uint32_t kFewBoxes = 4, kManyBoxes = 2;
+constexpr uint32_t kFewOnTheWay = 48 << 10;  // of their maps' weights, at least
+constexpr uint32_t kFewTiles = 4;            // the most of a map with few outputs
 
 struct HundredShape {
   uint32_t blocks, rounds;
@@ -301,6 +303,22 @@ uint32_t MostBlocks() {
   return blocks;
 }
 
+// Bytes of shared memory that the rings have at most.
+struct RingBytes {
+  uint32_t tokens, weights;
+};
+
+// With larger rings of weights for few outputs, blocks of the kernel before this one find less room
+// beside a block: with 120 KB and less on the way 24 and 32 rows of 2.7B took 2 % longer, and with
+// 72 KB 40 to 64 rows up to 2 %. Where all weights fit, what is left lets blocks of the next
+// product in earlier.
+constexpr RingBytes MostBytes(uint32_t rows, uint32_t groups, uint32_t tiles) {
+  constexpr uint32_t kAll = kRingRoom;
+  if (groups > 1) return {96 << 10, kAll};
+  if (tiles > kFewTiles) return {64 << 10, kAll};
+  return rows <= kMostFew ? RingBytes{80 << 10, 84 << 10} : RingBytes{128 << 10, 64 << 10};
+}
+
 // Each block gets the same number of adjacent outputs, in as few rounds as possible.
 HundredShape ShapeFor(const DeviceLinear& linear, uint32_t rows, uint32_t most_blocks) {
   constexpr uint32_t kMostTiles = 16;
@@ -316,9 +334,9 @@ HundredShape ShapeFor(const DeviceLinear& linear, uint32_t rows, uint32_t most_b
   const uint32_t stages = Parts(linear.stride, boxes * kBoxColumns) * shape.rounds;
   const uint32_t token_bytes = shape.groups * boxes * shape.token_rows * kBoxRowBytes;
   const uint32_t weight_bytes = shape.tiles * 8 * kBoxRowBytes * boxes;
-  // Of few tokens: where all weights fit, what is left lets blocks of the next product in earlier.
-  const uint32_t of_tokens = (rows <= kMostFew ? 80 : shape.groups == 1 ? 128 : 96) << 10;
-  shape.slots = SlotsFor(stages, weight_bytes, stages, token_bytes, of_tokens);
+  const RingBytes most = MostBytes(rows, shape.groups, shape.tiles);
+  shape.slots = SlotsFor(stages, weight_bytes, stages, token_bytes, most.tokens);
+  shape.slots.weights = std::min(shape.slots.weights, most.weights / weight_bytes);
   return shape;
 }
 
@@ -336,7 +354,8 @@ bool Launch(const DeviceLinear& linear, const Operand& x, const ProductOutputs& 
       !DescribeMatrix(x.data, x.rows, x.columns, x.stride, shape.token_rows, call.tokens)) {
     return false;
   }
-  call.on_the_way = StagesOnTheWay(Work::kWeightStage, shape.slots.weights);
+  constexpr uint32_t kLeast = kStageBoxes == kFewBoxes ? kFewOnTheWay / Work::kWeightStage : 2;
+  call.on_the_way = StagesOnTheWay(Work::kWeightStage, shape.slots.weights, kLeast);
   static const cudaError_t prepared = AllowShared<kTiles, kStageBoxes>();
   context.Check(prepared);
   const size_t tokens =
@@ -368,7 +387,7 @@ bool IsBf16(const DeviceLinear& linear, const Operand& x) {
 
 // Than tens_of_tokens.cu.
 bool IsFaster(uint32_t rows, const HundredShape& shape) {
-  return rows > 16 && rows <= kMostFew && shape.tiles <= 4;
+  return rows > 16 && rows <= kMostFew && shape.tiles <= kFewTiles;
 }
 
 }  // namespace
@@ -391,8 +410,8 @@ bool LaunchHundredTokens(const DeviceLinear& linear, const Operand& x, const Pro
   const auto launch = [&](auto tiles) {
     return LaunchTiles<kManyBoxes>(tiles, linear, x, out, shape, {}, context);
   };
-  return shape.groups == 1 ? launch(std::integer_sequence<int, 1, 2, 3, 4>())
-                           : launch(std::integer_sequence<int, 8, 9, 10, 11, 12, 13, 14, 15, 16>());
+  return launch(std::integer_sequence<int, 8, 9, 10, 11, 12, 13, 14, 15, 16>()) ||
+         (shape.groups == 1 && launch(std::integer_sequence<int, 1, 2, 3, 4>()));
 }
 
 }  // namespace rivulet::cuda

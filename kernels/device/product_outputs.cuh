@@ -301,7 +301,7 @@ bool LaunchTensOfTokens(const DeviceLinear& linear, const Operand& x, const Prod
 bool LaunchFewOutputs(const DeviceLinear& linear, const Operand& x, const ProductOutputs& out,
                       const WeightsAhead& ahead, const LaunchContext& context);
 // hundred_tokens.cu: 33 to 128 tokens, where it is faster than the library; to be asked after
-// LaunchTensOfTokens, which is faster where it does not decline.
+// LaunchTensOfTokens, which declines where this is faster.
 bool LaunchHundredTokens(const DeviceLinear& linear, const Operand& x, const ProductOutputs& out,
                          const LaunchContext& context);
 

@@ -1,12 +1,13 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // y = x Wᵀ + b for 5 to 64 tokens (fewer where few_tokens.cu has no room for its rings) and weights
-// in bf16, as fast as the weights can be read. A warp has 8, 16 or 32 outputs of up to 32 tokens
-// and walks all of K; nothing is split over K, so each output is one chain. One warp of a block
+// in bf16, as fast as the weights can be read. A warp has 8 or 16 outputs of up to 32 tokens and
+// walks all of K; nothing is split over K, so each output is one chain. One warp of a block
 // brings weights through a ring in shared memory, as deep as there is room for, and begins before
 // the kernel before this one has ended. Another brings the tokens through a second ring. Two blocks
 // form a cluster: each reads half of the tokens' numbers, and the copy engine writes them to both.
-// Maps with few outputs: hundred_tokens.cu has 17 to 32 tokens where it is faster, and more always.
+// hundred_tokens.cu has maps with few outputs at 17 to 32 tokens, where it is faster, and at 33 to
+// 64 those with few outputs and those with many (IsSlower).
 //
 // Few copies of many bytes: a copy takes a tenth of a microsecond, however small it is.
 //
@@ -309,15 +310,11 @@ class TensOfTokens {
 };
 
 // Threads by which the compiler reckons how many registers each may have. The kernel has 448; with
-// 640 it takes at most 96, so that blocks of the next kernels find registers, too. Where a warp has
-// many outputs it needs 128.
-template <int kOutputTiles>
-constexpr uint32_t kRegisterThreads = kOutputTiles == 4
-                                          ? (kMostMultipliers + kRingProducers + kFactorWarps) * 32
-                                          : 640;
+// 640 it takes at most 96, so that blocks of the next kernels find registers, too.
+constexpr uint32_t kRegisterThreads = 640;
 
 template <int kTokenTiles, int kOutputTiles, int kStageBoxes>
-__global__ void __cluster_dims__(kBlocksOfCluster) __launch_bounds__(kRegisterThreads<kOutputTiles>)
+__global__ void __cluster_dims__(kBlocksOfCluster) __launch_bounds__(kRegisterThreads)
     TensKernel(const __grid_constant__ TensCall call) {
   extern __shared__ __align__(128) std::byte memory[];
   __shared__ ProductBarriers barriers;
@@ -336,12 +333,24 @@ struct TensTiles {
   uint32_t stage_inputs() const { return stage_boxes * kBoxColumns; }
 };
 
+// Of 8 outputs, for each processor.
+uint32_t TilesOfBlock(uint32_t outputs, uint32_t processors) {
+  return Parts(Parts(outputs, 8), processors);
+}
+
 // A warp with more outputs reads the tokens' numbers less often. Where a block has few, a chain's
 // length is what counts: each warp has one tile, and stages are long.
 TensTiles TilesFor(uint32_t outputs, uint32_t rows, uint32_t processors) {
-  const uint32_t tokens = rows <= 16 ? 1 : 2, of_block = Parts(Parts(outputs, 8), processors);
-  if (of_block <= 3) return {tokens, 1, 4};
-  return {tokens, of_block >= 8 && rows > 32 ? 4u : 2u, 2};
+  const uint32_t tokens = rows <= 16 ? 1 : 2;
+  return TilesOfBlock(outputs, processors) <= 3 ? TensTiles{tokens, 1, 4} : TensTiles{tokens, 2, 2};
+}
+
+// Than hundred_tokens.cu, of more than 32 tokens: where a block has few outputs, or many, the warps
+// here read shared memory more often than the warpgroup's instruction does. That kernel adds few
+// outputs only.
+bool IsSlower(uint32_t outputs, bool adds, uint32_t processors) {
+  const uint32_t tiles = TilesOfBlock(outputs, processors);
+  return tiles <= 3 || (tiles >= 8 && !adds);
 }
 
 // Each block gets the same number of adjacent outputs.
@@ -416,14 +425,12 @@ bool LaunchTensOfTokens(const DeviceLinear& linear, const Operand& x, const Prod
   if (linear.high == nullptr || linear.low != nullptr) return false;
   const auto processors = static_cast<uint32_t>(context.processors);
   const TensTiles tiles = TilesFor(linear.outputs, x.rows, processors);
-  // hundred_tokens.cu is faster there: here shared memory is read too often.
-  if (tiles.outputs == 1 && x.rows > 32) return false;
+  if (x.rows > 32 && IsSlower(linear.outputs, out.adds(), processors)) return false;
   const TensShape shape = ShapeFor(linear, x.rows, tiles, processors);
   const auto launch = [&](auto function) {
     return function(linear, x, out, shape, ahead, context);
   };
   if (tiles.outputs == 1) return launch(tiles.tokens == 1 ? Launch<1, 1, 4> : Launch<2, 1, 4>);
-  if (tiles.outputs == 4) return launch(Launch<2, 4, 2>);
   return launch(tiles.tokens == 1 ? Launch<1, 2, 2> : Launch<2, 2, 2>);
 }
 
