@@ -469,8 +469,9 @@ const DeviceLinear* CudaDevice::NextProduct() const {
   return found == followers_.end() ? nullptr : &found->second;
 }
 
-// Products of LaunchFewOutputs count as products of LaunchTensOfTokens: their rings hold about as
-// much.
+// Products of LaunchFewOutputs count as products of LaunchTensOfTokens. Reckoned by their own
+// rings, which hold less, nothing would be asked for ahead: then 24 and 32 rows of Mamba-2 2.7B
+// take up to 1 % longer. LaunchHundredTokens asks for nothing.
 cuda::WeightsAhead CudaDevice::Follow(const DeviceLinear& linear, uint32_t rows) {
   if (last_product_ != nullptr) followers_[last_product_] = linear;
   last_product_ = WeightsOf(linear);

@@ -61,9 +61,9 @@ struct HundredCall {
 template <int kTiles, int kStageBoxes>
 constexpr bool kMayAdd = kTiles <= (kStageBoxes == kFewBoxes ? 3 : 4);
 
-// Warps that bring factors. With more than four tiles a block has two groups of tokens
-// (LaunchHundredTokens), and with two such warps 12 in all, three in each quarter of a processor.
-// With up to 128 registers a thread they leave room for a block of row preparation.
+// Warps that bring factors. A block with two groups of tokens has 12 warps with two of them, three
+// in each quarter of a processor. With up to 128 registers a thread they leave room for a block of
+// row preparation. With one group the kernels are the same.
 template <int kTiles>
 constexpr uint32_t kFactorWarpsFor = kTiles > 4 ? 2 : kFactorWarps;
 

@@ -11,8 +11,8 @@
 // token's values, that of the column whose output it gates or solves for, so D and a delta rule
 // need no second load of it.
 //
-// A block that prepares its rows asks for the older rows of the convolution first. If it begins
-// early, it adds them up before the wait for the kernel before. A later block has nothing to wait
+// A block that prepares its rows asks for the older rows of the convolution before the wait for the
+// kernel before. If it begins early, it also adds them up there. A later block has nothing to wait
 // for, and asks for the token's numbers before it adds anything up.
 //
 // The order of every sum is that of sums.cu, so the bits are the same.

@@ -347,7 +347,7 @@ TensTiles TilesFor(uint32_t outputs, uint32_t rows, uint32_t processors) {
 
 // Than hundred_tokens.cu, of more than 32 tokens: where a block has few outputs, or many, the warps
 // here read shared memory more often than the warpgroup's instruction does. That kernel adds few
-// outputs only.
+// outputs only. Where it cannot run, CudaDevice::PlainProduct takes these products.
 bool IsSlower(uint32_t outputs, bool adds, uint32_t processors) {
   const uint32_t tiles = TilesOfBlock(outputs, processors);
   return tiles <= 3 || (tiles >= 8 && !adds);
