@@ -312,10 +312,10 @@ struct RingBytes {
 // beside a block: with 120 KB and less on the way 24 and 32 rows of 2.7B took 2 % longer, and with
 // 72 KB 40 to 64 rows up to 2 %. Where all weights fit, what is left lets blocks of the next
 // product in earlier.
-constexpr RingBytes MostBytes(uint32_t rows, uint32_t groups, uint32_t tiles) {
+RingBytes MostBytes(uint32_t rows, const HundredShape& shape) {
   constexpr uint32_t kAll = kRingRoom;
-  if (groups > 1) return {96 << 10, kAll};
-  if (tiles > kFewTiles) return {64 << 10, kAll};
+  if (shape.groups > 1) return {96 << 10, kAll};
+  if (shape.tiles > kFewTiles) return {64 << 10, kAll};
   return rows <= kMostFew ? RingBytes{80 << 10, 84 << 10} : RingBytes{128 << 10, 64 << 10};
 }
 
@@ -334,7 +334,7 @@ HundredShape ShapeFor(const DeviceLinear& linear, uint32_t rows, uint32_t most_b
   const uint32_t stages = Parts(linear.stride, boxes * kBoxColumns) * shape.rounds;
   const uint32_t token_bytes = shape.groups * boxes * shape.token_rows * kBoxRowBytes;
   const uint32_t weight_bytes = shape.tiles * 8 * kBoxRowBytes * boxes;
-  const RingBytes most = MostBytes(rows, shape.groups, shape.tiles);
+  const RingBytes most = MostBytes(rows, shape);
   shape.slots = SlotsFor(stages, weight_bytes, stages, token_bytes, most.tokens);
   shape.slots.weights = std::min(shape.slots.weights, most.weights / weight_bytes);
   return shape;

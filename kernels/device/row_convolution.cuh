@@ -7,11 +7,11 @@
 //
 // A thread prepares four adjacent channels, in sums_decode_plain.cuh one more. What the convolution
 // adds up before the token's own number (bias, three older rows; no kernel of the step writes
-// these) is in registers before the wait for the kernel before, and so is the weight that follows;
-// but blocks that have nothing to wait for ask for the token's numbers first.
+// these) is in registers before the wait for the kernel before, and so is the weight that follows.
 // Not in shared memory: blocks need room there beside those of the product that they wait for.
-// Heads that share their keys prepare them once each, from L2. Where heads or rows are many that
-// costs more than another wait (IsFaster in prepare_and_recur.cu).
+// Blocks that have nothing to wait for ask for the token's numbers first. Heads that share their
+// keys prepare them once each, from L2. Where heads or rows are many that costs more than another
+// wait (IsFaster in prepare_and_recur.cu).
 //
 // Bytes expected, of a four: 80 of weights and bias, 24 of older rows, 16 of the token.
 #ifndef RIVULET_KERNELS_DEVICE_ROW_CONVOLUTION_CUH_

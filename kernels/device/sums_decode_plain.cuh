@@ -486,6 +486,7 @@ class DecodePlain : public DecodeBlock {
   float rate_ = 1.0f, weight_ = 1.0f, beta_ = 0.0f;
   // Of the lane's column: the token's value and gate, D and the norm's weight.
   float value_ = 0.0f, gate_ = 0.0f, skip_ = 0.0f, norm_weight_ = 0.0f;
+  // Where the token's are: the four of the warp's row, value, step and gate (FindToken).
   const float *four_at_, *value_at_, *step_at_, *gate_at_;
   State held_[kTiles][kKeyTiles];
   const UnpreparedRows* const rows_;  // null: all are prepared

@@ -333,6 +333,8 @@ struct TensTiles {
   uint32_t stage_inputs() const { return stage_boxes * kBoxColumns; }
 };
 
+constexpr uint32_t kFewTiles = 3;  // the most of a map with few outputs
+
 // Of 8 outputs, for each processor.
 uint32_t TilesOfBlock(uint32_t outputs, uint32_t processors) {
   return Parts(Parts(outputs, 8), processors);
@@ -342,15 +344,17 @@ uint32_t TilesOfBlock(uint32_t outputs, uint32_t processors) {
 // length is what counts: each warp has one tile, and stages are long.
 TensTiles TilesFor(uint32_t outputs, uint32_t rows, uint32_t processors) {
   const uint32_t tokens = rows <= 16 ? 1 : 2;
-  return TilesOfBlock(outputs, processors) <= 3 ? TensTiles{tokens, 1, 4} : TensTiles{tokens, 2, 2};
+  const bool few = TilesOfBlock(outputs, processors) <= kFewTiles;
+  return few ? TensTiles{tokens, 1, 4} : TensTiles{tokens, 2, 2};
 }
 
 // Than hundred_tokens.cu, of more than 32 tokens: where a block has few outputs, or many, the warps
 // here read shared memory more often than the warpgroup's instruction does. That kernel adds few
 // outputs only. Where it cannot run, CudaDevice::PlainProduct takes these products.
 bool IsSlower(uint32_t outputs, bool adds, uint32_t processors) {
+  constexpr uint32_t kManyTiles = 8;
   const uint32_t tiles = TilesOfBlock(outputs, processors);
-  return tiles <= 3 || (tiles >= 8 && !adds);
+  return tiles <= kFewTiles || (tiles >= kManyTiles && !adds);
 }
 
 // Each block gets the same number of adjacent outputs.
