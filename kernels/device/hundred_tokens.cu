@@ -167,11 +167,13 @@ class HundredTokens {
       if (real != 0) {
         if (c_.out.scales() || c_.out.adds()) AwaitLastKernel();
         if (kAdds && c_.out.adds()) ReadBefore(round, before);
+        clock_.Stamp(BlockEvent::kAwaited);
         uint32_t weight_barrier = 0, token_barrier = 0;  // of the stage before
 #pragma unroll 1
         for (uint32_t stage = 0; stage < c_.stages; ++stage) {
           WaitBarrier(weights.barrier, weights.parity);
           WaitBarrier(tokens.barrier, tokens.parity);
+          if (stage == 0) clock_.Stamp(BlockEvent::kLoaded);
           MultiplyStage(tokens.stage + group * kStageBoxes * token_box_, weights.stage, sum);
           AwaitProducts<1>();
           if (stage > 0) Release(weight_barrier, token_barrier, left--);
@@ -179,12 +181,14 @@ class HundredTokens {
           tokens.Advance(), weights.Advance();
         }
         AwaitSums(sum);
+        clock_.Stamp(BlockEvent::kMultiplied);
         Release(weight_barrier, token_barrier, left--);
         if (left == 0) EndChains(b_);
         if (c_.out.scales() && pass == 1) AwaitFactors<kFactorWarpsFor<kTiles>>(s_.warps() * 32);
       }
       Write(round, sum, before, weight, real != 0);
     }
+    clock_.Stamp(BlockEvent::kEnds);
   }
 
   // Without a branch: the compiler lets the products of a loop follow each other only then, and
@@ -242,6 +246,7 @@ class HundredTokens {
         [&](uint32_t n) { return weight[n]; });
   }
 
+  const BlockClock clock_ = {};
   const HundredCall& c_;
   const HundredShape& s_;
   ProductBarriers& b_;

@@ -93,11 +93,14 @@ class DecodePlain : public DecodeBlock {
     FindToken();
     if (kPrepares && BeginsEarly()) StartRows();
     AwaitOthers();
+    clock_.Stamp(BlockEvent::kAwaited);
     TakeToken();
     WaitForCopies<0>();
     __syncthreads();
+    clock_.Stamp(BlockEvent::kLoaded);
     Read();
     if (place_ + 1 == kChunk || !Real()) Fold();
+    clock_.Stamp(BlockEvent::kEnds);
   }
 
  private:
@@ -477,6 +480,7 @@ class DecodePlain : public DecodeBlock {
     }
   }
 
+  const BlockClock clock_ = {};
   const PlainGrid& grid_;
   bf16 *const k_, *const v_, *const q_;  // [C, Dp + pad], [C, 64 + pad], [queries, Dp + pad]
   const uint32_t place_;

@@ -214,18 +214,22 @@ class TensOfTokens {
         if constexpr (kReadsAhead) {
           if (c_.out.adds()) ReadBefore(round, before);
         }
+        clock_.Stamp(BlockEvent::kAwaited);
         if (pass == 1) {
           AwaitStage();
+          clock_.Stamp(BlockEvent::kLoaded);
           Load(operands[0], token_ring_.stage, weight_ring_.stage, 0);
         }
         const uint32_t last = left - c_.stages;
 #pragma unroll 1
         while (left > last) MultiplyStage(--left, operands, sum);
+        clock_.Stamp(BlockEvent::kMultiplied);
         if (last == 0) EndChains(b_);
         if (c_.out.scales() && pass == 1) AwaitFactors(s_.multipliers() * 32);
       }
       Write(round, sum, before, weight, real != 0);
     }
+    clock_.Stamp(BlockEvent::kEnds);
   }
 
   // A warp issues its instructions in order, and a matrix instruction waits for the one before it
@@ -296,6 +300,7 @@ class TensOfTokens {
         });
   }
 
+  const BlockClock clock_ = {};
   const TensCall& c_;
   const TensShape& s_;
   ProductBarriers& b_;

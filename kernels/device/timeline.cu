@@ -18,6 +18,7 @@ namespace {
 
 // Of the end of the run, in which steps are recorded.
 constexpr uint32_t kPrinted = 40000;
+constexpr uint64_t kPrintedNanoseconds = 500 << 10;  // of blocks; less than a round of their places
 
 struct Unit {
   const void* symbol;
@@ -34,6 +35,44 @@ Timeline*& TimelineOfDevice() {
   return timeline;
 }
 
+BlockStamps*& BlocksOfDevice() {
+  static BlockStamps* blocks = nullptr;
+  return blocks;
+}
+
+// Null where there is no memory for them.
+template <typename T>
+T* Zeros(size_t count) {
+  T* memory = nullptr;
+  if (cudaMalloc(&memory, count * sizeof(T)) != cudaSuccess) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  cudaMemset(memory, 0, count * sizeof(T));
+  return memory;
+}
+
+void PrintBlocks() {
+  std::vector<BlockStamps> blocks(BlockPlaces::kCount);
+  if (BlocksOfDevice() == nullptr ||
+      cudaMemcpy(blocks.data(), BlocksOfDevice(), blocks.size() * sizeof(BlockStamps),
+                 cudaMemcpyDeviceToHost) != cudaSuccess) {
+    return;
+  }
+  uint64_t last = 0;
+  for (const BlockStamps& block : blocks) last = std::max(last, block.nanoseconds[0]);
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const BlockStamps& block = blocks[i];
+    if (block.nanoseconds[0] + kPrintedNanoseconds <= last) continue;
+    std::fprintf(stderr, "BLOCK %zu %u %u", i / BlockPlaces::kMicroseconds / BlockPlaces::kWarps,
+                 block.unit, block.block);
+    for (const uint64_t nanoseconds : block.nanoseconds) {
+      std::fprintf(stderr, " %llu", static_cast<unsigned long long>(nanoseconds));
+    }
+    std::fprintf(stderr, "\n");
+  }
+}
+
 }  // namespace
 
 bool AddTimelineUnit(const void* symbol, const char* file) {
@@ -42,12 +81,10 @@ bool AddTimelineUnit(const void* symbol, const char* file) {
 }
 
 void StartTimeline() {
-  Timeline*& timeline = TimelineOfDevice();
-  timeline = nullptr;
-  if (cudaMalloc(&timeline, sizeof(Timeline)) != cudaSuccess) return;
-  cudaMemset(timeline, 0, sizeof(Timeline));
+  Timeline* const timeline = TimelineOfDevice() = Zeros<Timeline>(1);
+  BlockStamps* const blocks = BlocksOfDevice() = Zeros<BlockStamps>(BlockPlaces::kCount);
   for (size_t i = 0; i < Units().size(); ++i) {
-    const TimelineUnit unit = {timeline, static_cast<uint16_t>(i)};
+    const TimelineUnit unit = {timeline, blocks, static_cast<uint16_t>(i)};
     std::fprintf(stderr, "UNIT %zu %s\n", i, Units()[i].file);
     cudaMemcpyToSymbol(Units()[i].symbol, &unit, sizeof(unit));
   }
@@ -68,6 +105,7 @@ void PrintTimeline() {
                  static_cast<unsigned long long>(stamp.nanoseconds),
                  static_cast<uint32_t>(stamp.event), stamp.unit, stamp.warp);
   }
+  PrintBlocks();
 }
 
 }  // namespace rivulet::cuda
