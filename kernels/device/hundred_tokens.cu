@@ -165,15 +165,17 @@ class HundredTokens {
       for (float& x : sum) x = 0.0f;
       if (kAdds && c_.out.adds()) ReadWeights(round, weight);
       if (real != 0) {
-        if (c_.out.scales() || c_.out.adds()) AwaitLastKernel();
+        if (c_.out.scales() || c_.out.adds()) {
+          AwaitLastKernel();
+          if (pass == 1) clock_.Stamp(BlockEvent::kAwaited);
+        }
         if (kAdds && c_.out.adds()) ReadBefore(round, before);
-        clock_.Stamp(BlockEvent::kAwaited);
         uint32_t weight_barrier = 0, token_barrier = 0;  // of the stage before
 #pragma unroll 1
         for (uint32_t stage = 0; stage < c_.stages; ++stage) {
           WaitBarrier(weights.barrier, weights.parity);
           WaitBarrier(tokens.barrier, tokens.parity);
-          if (stage == 0) clock_.Stamp(BlockEvent::kLoaded);
+          if (pass == 1 && stage == 0) clock_.Stamp(BlockEvent::kLoaded);
           MultiplyStage(tokens.stage + group * kStageBoxes * token_box_, weights.stage, sum);
           AwaitProducts<1>();
           if (stage > 0) Release(weight_barrier, token_barrier, left--);
@@ -181,7 +183,7 @@ class HundredTokens {
           tokens.Advance(), weights.Advance();
         }
         AwaitSums(sum);
-        clock_.Stamp(BlockEvent::kMultiplied);
+        if (pass == s_.rounds) clock_.Stamp(BlockEvent::kMultiplied);
         Release(weight_barrier, token_barrier, left--);
         if (left == 0) EndChains(b_);
         if (c_.out.scales() && pass == 1) AwaitFactors<kFactorWarpsFor<kTiles>>(s_.warps() * 32);

@@ -61,8 +61,9 @@ __global__ void __launch_bounds__(Form::kThreads, Form::kResident)
     PlainKernel(const __grid_constant__ RecurCall call, const __grid_constant__ PlainGrid grid) {
   extern __shared__ __align__(16) bf16 memory[];
   __builtin_assume(call.delta == Form::kDelta);
+  const BlockClock clock = {};
   AllowNextKernel();
-  DecodePlain<Form>(call, grid, memory).Run();
+  DecodePlain<Form>(call, grid, clock, memory).Run();
 }
 
 __global__ void __launch_bounds__(PreparingPlainForm::kThreads, PreparingPlainForm::kResident)
@@ -71,8 +72,9 @@ __global__ void __launch_bounds__(PreparingPlainForm::kThreads, PreparingPlainFo
                          const __grid_constant__ PlainGrid grid) {
   extern __shared__ __align__(16) bf16 memory[];
   AssumePrepares(call);
+  const BlockClock clock = {};
   AllowNextKernel();
-  DecodePlain<PreparingPlainForm>(call, grid, memory, &rows).Run();
+  DecodePlain<PreparingPlainForm>(call, grid, clock, memory, &rows).Run();
 }
 
 template <bool kBf16State>

@@ -68,9 +68,11 @@ class DecodePlain : public DecodeBlock {
   using State = HeldTile<Form::kBf16State>;
 
  public:
-  __device__ DecodePlain(const RecurCall& call, const PlainGrid& grid, bf16* memory,
-                         const UnpreparedRows* rows = nullptr)
+  // `clock`: from the block's beginning.
+  __device__ DecodePlain(const RecurCall& call, const PlainGrid& grid, const BlockClock& clock,
+                         bf16* memory, const UnpreparedRows* rows = nullptr)
       : DecodeBlock(call, Form::kValues, PlaceOf(grid), threadIdx.x / 32 * kTiles),
+        clock_(clock),
         grid_(grid),
         k_(memory),
         v_(k_ + kChunk * kKeyStride),
@@ -93,7 +95,6 @@ class DecodePlain : public DecodeBlock {
     FindToken();
     if (kPrepares && BeginsEarly()) StartRows();
     AwaitOthers();
-    clock_.Stamp(BlockEvent::kAwaited);
     TakeToken();
     WaitForCopies<0>();
     __syncthreads();
@@ -106,7 +107,9 @@ class DecodePlain : public DecodeBlock {
  private:
   __device__ bool Real() const { return IsReal(grid_); }
   __device__ void AwaitOthers() const {
-    if (Real()) AwaitLastKernel(grid_.rehearsing);
+    if (!Real()) return;
+    AwaitLastKernel(grid_.rehearsing);
+    clock_.Stamp(BlockEvent::kAwaited);
   }
   // Whether the kernel before has probably not ended when the block begins. Only speed depends on
   // it.
@@ -480,7 +483,7 @@ class DecodePlain : public DecodeBlock {
     }
   }
 
-  const BlockClock clock_ = {};
+  const BlockClock clock_;
   const PlainGrid& grid_;
   bf16 *const k_, *const v_, *const q_;  // [C, Dp + pad], [C, 64 + pad], [queries, Dp + pad]
   const uint32_t place_;

@@ -210,11 +210,13 @@ class TensOfTokens {
         if (c_.out.adds()) ReadWeights(round, weight);
       }
       if (real != 0) {
-        if (c_.out.scales() || c_.out.adds()) AwaitLastKernel();
+        if (c_.out.scales() || c_.out.adds()) {
+          AwaitLastKernel();
+          if (pass == 1) clock_.Stamp(BlockEvent::kAwaited);
+        }
         if constexpr (kReadsAhead) {
           if (c_.out.adds()) ReadBefore(round, before);
         }
-        clock_.Stamp(BlockEvent::kAwaited);
         if (pass == 1) {
           AwaitStage();
           clock_.Stamp(BlockEvent::kLoaded);
@@ -223,7 +225,7 @@ class TensOfTokens {
         const uint32_t last = left - c_.stages;
 #pragma unroll 1
         while (left > last) MultiplyStage(--left, operands, sum);
-        clock_.Stamp(BlockEvent::kMultiplied);
+        if (last == 0) clock_.Stamp(BlockEvent::kMultiplied);
         if (last == 0) EndChains(b_);
         if (c_.out.scales() && pass == 1) AwaitFactors(s_.multipliers() * 32);
       }

@@ -52,24 +52,37 @@ T* Zeros(size_t count) {
   return memory;
 }
 
+void PrintBlock(size_t processor, const BlockStamps& block) {
+  std::fprintf(stderr, "BLOCK %zu %u %u %u", processor, block.unit, block.block, block.blocks);
+  for (const uint64_t nanoseconds : block.nanoseconds) {
+    std::fprintf(stderr, " %llu", static_cast<unsigned long long>(nanoseconds));
+  }
+  std::fprintf(stderr, "\n");
+}
+
 void PrintBlocks() {
+  if (BlocksOfDevice() == nullptr) return;
   std::vector<BlockStamps> blocks(BlockPlaces::kCount);
-  if (BlocksOfDevice() == nullptr ||
-      cudaMemcpy(blocks.data(), BlocksOfDevice(), blocks.size() * sizeof(BlockStamps),
+  if (cudaMemcpy(blocks.data(), BlocksOfDevice(), blocks.size() * sizeof(BlockStamps),
                  cudaMemcpyDeviceToHost) != cudaSuccess) {
     return;
   }
   uint64_t last = 0;
   for (const BlockStamps& block : blocks) last = std::max(last, block.nanoseconds[0]);
   for (size_t i = 0; i < blocks.size(); ++i) {
-    const BlockStamps& block = blocks[i];
-    if (block.nanoseconds[0] + kPrintedNanoseconds <= last) continue;
-    std::fprintf(stderr, "BLOCK %zu %u %u", i / BlockPlaces::kMicroseconds / BlockPlaces::kWarps,
-                 block.unit, block.block);
-    for (const uint64_t nanoseconds : block.nanoseconds) {
-      std::fprintf(stderr, " %llu", static_cast<unsigned long long>(nanoseconds));
-    }
-    std::fprintf(stderr, "\n");
+    const uint64_t begins = blocks[i].nanoseconds[0];
+    if (begins == 0 || begins + kPrintedNanoseconds <= last) continue;
+    PrintBlock(i / BlockPlaces::kMicroseconds / BlockPlaces::kWarps, blocks[i]);
+  }
+}
+
+void PrintKernels(const Timeline& timeline) {
+  const uint32_t count = std::min(timeline.count, kMostStamps);
+  for (uint32_t i = count - std::min(count, kPrinted); i < count; ++i) {
+    const TimelineStamp& stamp = timeline.stamps[i];
+    std::fprintf(stderr, "STAMP %llu %u %u %u\n",
+                 static_cast<unsigned long long>(stamp.nanoseconds),
+                 static_cast<uint32_t>(stamp.event), stamp.unit, stamp.warp);
   }
 }
 
@@ -92,20 +105,17 @@ void StartTimeline() {
 }
 
 void PrintTimeline() {
+  Timeline*& timeline = TimelineOfDevice();
   auto host = std::make_unique<Timeline>();
-  const Timeline* const timeline = TimelineOfDevice();
-  if (timeline == nullptr || cudaDeviceSynchronize() != cudaSuccess ||
-      cudaMemcpy(host.get(), timeline, sizeof(Timeline), cudaMemcpyDeviceToHost) != cudaSuccess) {
-    return;
+  if (timeline != nullptr && cudaDeviceSynchronize() == cudaSuccess &&
+      cudaMemcpy(host.get(), timeline, sizeof(Timeline), cudaMemcpyDeviceToHost) == cudaSuccess) {
+    PrintKernels(*host);
+    PrintBlocks();
   }
-  const uint32_t count = std::min(host->count, kMostStamps);
-  for (uint32_t i = count - std::min(count, kPrinted); i < count; ++i) {
-    const TimelineStamp& stamp = host->stamps[i];
-    std::fprintf(stderr, "STAMP %llu %u %u %u\n",
-                 static_cast<unsigned long long>(stamp.nanoseconds),
-                 static_cast<uint32_t>(stamp.event), stamp.unit, stamp.warp);
-  }
-  PrintBlocks();
+  cudaFree(timeline);
+  cudaFree(BlocksOfDevice());
+  timeline = nullptr;
+  BlocksOfDevice() = nullptr;
 }
 
 }  // namespace rivulet::cuda

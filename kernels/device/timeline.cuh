@@ -10,9 +10,15 @@
 namespace rivulet::cuda {
 
 enum class TimelineEvent : uint32_t { kBegins = 0, kAwaited = 1 };
-// Of a block: it begins, the kernels before have ended, what it reads first has come, its products
-// are there, it ends.
-enum class BlockEvent : uint32_t { kBegins, kAwaited, kLoaded, kMultiplied, kEnds };
+// Of a block, as its first warp sees them: it begins, the kernels before have ended, what it reads
+// first has come, its products are there, the warp ends. bench/block_timeline.py has the numbers.
+enum class BlockEvent : uint32_t {
+  kBegins = 0,
+  kAwaited = 1,
+  kLoaded = 2,
+  kMultiplied = 3,
+  kEnds = 4
+};
 
 #ifdef RIVULET_TIMELINE
 
@@ -34,13 +40,13 @@ struct BlockStamps {
   static constexpr uint32_t kEvents = 5;
   uint64_t nanoseconds[kEvents];  // 0: no such event
   uint32_t block;                 // of the grid
-  uint32_t unit;
+  uint32_t blocks : 24, unit : 8;
 };
 
 // Where a block's stamps are: at its processor, at the number of its first warp there, which no
-// other block has meanwhile, and at the microsecond in which it began. So no block counts, which
-// would take it as long as its own memory takes. Of two that begin in the same microsecond at the
-// same place, the first one is lost.
+// other block has meanwhile, and at the microsecond in which it began. The place is computed, since
+// a shared counter would cost each block the latency of an atomic operation. Of two blocks that
+// begin in the same microsecond at the same place, the stamps of the first are lost.
 struct BlockPlaces {
   static constexpr uint32_t kProcessors = 160, kWarps = 64, kMicroseconds = 1024;
   static constexpr size_t kCount = size_t{kProcessors} * kWarps * kMicroseconds;
@@ -87,12 +93,11 @@ __device__ inline void Stamp(TimelineEvent event, uint32_t row = 0) {
 class BlockClock {
  public:
   __device__ BlockClock() {
+    const uint64_t now = Nanoseconds();  // before the load of the pointer
     if (threadIdx.x + threadIdx.y + threadIdx.z != 0 || timeline_unit.blocks == nullptr) return;
-    const uint64_t now = Nanoseconds();
     at_ = timeline_unit.blocks + BlockPlaces::Of(now);
-    *at_ = {{now},
-            blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z),
-            timeline_unit.number};
+    const uint32_t block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+    *at_ = {{now}, block, gridDim.x * gridDim.y * gridDim.z, timeline_unit.number};
   }
   __device__ void Stamp(BlockEvent event) const {
     if (at_ != nullptr) at_->nanoseconds[static_cast<uint32_t>(event)] = Nanoseconds();

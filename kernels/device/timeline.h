@@ -5,8 +5,9 @@
 // functions are empty and cost nothing. Unlike a profiler, which runs one kernel after the other,
 // this shows kernels as they overlap in a recorded step. Products by cuBLASLt are not seen.
 //
-// Of some kernels every block leaves stamps: what the blocks of a launch wait for, and how many are
-// there at once (bench/block_timeline.py). That takes half a gigabyte of the GPU's memory.
+// Every block of some kernels leaves stamps, which show what the blocks of a launch wait for and
+// how many are there at once (bench/block_timeline.py). That takes half a gigabyte of the GPU's
+// memory for each device that is open, and time, which has not been measured yet.
 //
 // Threading: engine thread only.
 #ifndef RIVULET_KERNELS_DEVICE_TIMELINE_H_
@@ -15,11 +16,12 @@
 namespace rivulet::cuda {
 
 #ifdef RIVULET_TIMELINE
-// Gives the kernels memory for their stamps, which is never freed; where there is none, they leave
-// no stamps. One device at a time.
+// Gives the kernels memory for their stamps; where there is none, they leave no stamps. One device
+// at a time.
 void StartTimeline();
 // Waits for the GPU and prints its last stamps to stderr, for bench/step_timeline.py and
-// bench/block_timeline.py. Prints nothing after an error of the GPU.
+// bench/block_timeline.py. Prints nothing after an error of the GPU. No kernel may be launched
+// until the next StartTimeline.
 void PrintTimeline();
 #else
 inline void StartTimeline() {}
