@@ -32,6 +32,17 @@ __device__ inline void Arrive(uint32_t barrier) {
 }
 __device__ inline void Arrive(uint64_t* barrier) { Arrive(SharedAddress(barrier)); }
 
+// Zero, which is there only when `x` is. Added to the address of an arrival, it keeps the arrival
+// behind the load of `x` from shared memory. Without it the arrival may come first: it does not
+// wait for loads that its warp has issued before. If it says that a slot is empty, the copy engine
+// then overwrites what has not been read. (docs/gpu_notes.md#an-arrival-before-a-load)
+__device__ inline uint32_t ZeroBehind(uint32_t x) {
+  uint32_t zero;
+  // Blocks have 32 threads or more, which the compiler does not know.
+  asm volatile("shr.u32 %0, %1, %2;\n" : "=r"(zero) : "r"(x), "r"(blockDim.x));
+  return zero;
+}
+
 // Arrives and announces so many bytes.
 __device__ inline void ArriveExpecting(uint64_t* barrier, uint32_t bytes) {
   asm volatile(

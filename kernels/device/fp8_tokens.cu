@@ -241,19 +241,29 @@ class Float8Tokens {
     for (uint32_t step = 0; step < kStageSteps; ++step) {
       const uint32_t next = (step + 1) % kStageSteps;
       Step& coming = operands[(step + 1) % 2];
+      const uint32_t tokens_left = (left + 1) * kTokenStages - 1 - step / kTokenSteps;
+      const uint32_t zero = step % kTokenSteps == 0 ? ZeroBehindSums(sum) : 0;
       Multiply(operands[step % 2], sum);
-      if (next % kTokenSteps == 0) MoveTokens((left + 1) * kTokenStages - 1 - step / kTokenSteps);
+      if (step == 0 && read_weights_ != 0) ReleaseWeights(read_weights_ + zero);
+      if (step % kTokenSteps == 0) ReleaseLastTokens(zero, tokens_left + 1);
+      if (next % kTokenSteps == 0) MoveTokens(tokens_left);
       if (more || next != 0) LoadTokens(token_ring_.stage, next, coming.tokens);
       Widen(codes[(step + 1) % 2], coming.weights);
-      if (step + kCodesAhead == kStageSteps) {
-        ReleaseWeights(barrier);
-        if (more) {
-          WaitBarrier(weight_ring_.barrier, weight_ring_.parity);
-          source = weight_ring_.stage;
-        }
+      if (step + kCodesAhead == kStageSteps && more) {
+        WaitBarrier(weight_ring_.barrier, weight_ring_.parity);
+        source = weight_ring_.stage;
       }
       LoadCodes(source, (step + kCodesAhead) % kStageSteps, codes[(step + 1) % 2]);
     }
+    read_weights_ = barrier;
+  }
+
+  // Zero, when everything is in registers that was multiplied for these sums.
+  static __device__ uint32_t ZeroBehindSums(const Sums& sum) {
+    uint32_t all = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < kTokenTiles; ++i) all |= __float_as_uint(sum[i][0]);
+    return ZeroBehind(all);
   }
 
   static __device__ void Multiply(const Step& operands, Sums& sum) {
@@ -266,11 +276,15 @@ class Float8Tokens {
 
   // To the next stage of tokens, if `left` are behind this one.
   __device__ void MoveTokens(uint32_t left) {
-    const uint32_t barrier = token_ring_.barrier;
+    read_tokens_ = token_ring_.barrier;
     token_ring_.Advance();
-    __syncwarp();
-    ReleaseTokens(barrier, kBlocksOfCluster, left >= s_.slots.tokens);
     if (left > 0) WaitBarrier(token_ring_.barrier, token_ring_.parity);
+  }
+  // `left`: stages behind it.
+  __device__ void ReleaseLastTokens(uint32_t zero, uint32_t left) const {
+    __syncwarp();
+    ReleaseTokens(read_tokens_ + zero, kBlocksOfCluster,
+                  read_tokens_ != 0 && left >= s_.slots.tokens);
   }
 
   // Two tiles at once.
@@ -347,6 +361,9 @@ class Float8Tokens {
   // Of a box: what the lane gives for the first matrices of tokens, and its first two weights.
   uint32_t token_place_, code_place_;
   RingPlace token_ring_, weight_ring_;  // of a warp that multiplies
+  // The barriers of the stages that were read last, 0: none. They are released when the next step
+  // begins, which waits for these products anyway.
+  uint32_t read_tokens_ = 0, read_weights_ = 0;
 };
 
 // By threads the compiler reckons how many registers each may have. With few tokens fewer are

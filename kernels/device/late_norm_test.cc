@@ -7,6 +7,7 @@
 #include <cmath>
 #include <memory>
 #include <random>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,21 @@ std::vector<float> RowsOf(const std::vector<float>& numbers, size_t row, size_t 
                           size_t width) {
   const auto begin = numbers.begin() + static_cast<ptrdiff_t>(row * width);
   return {begin, begin + static_cast<ptrdiff_t>(count * width)};
+}
+
+// The first of them and how many there are, or nothing. NaN is like no number.
+std::string Differences(const std::vector<float>& a, const std::vector<float>& b, size_t width) {
+  constexpr size_t kShown = 40;
+  if (a.size() != b.size()) return "other sizes";
+  std::ostringstream shown;
+  size_t count = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i] == b[i] || ++count > kShown) continue;
+    shown << "row " << i / width << ", column " << i % width << ": " << a[i] << ", not " << b[i]
+          << "; ";
+  }
+  if (count > 0) shown << count << " in all";
+  return shown.str();
 }
 
 class LateNormTest : public testing::TestWithParam<Case> {
@@ -160,9 +176,10 @@ class LateNormTest : public testing::TestWithParam<Case> {
   }
 
   void ExpectSame(const Result& a, const Result& b, const std::string& what) {
-    EXPECT_EQ(a.x, b.x) << what;
-    EXPECT_EQ(a.operand, b.operand) << what;
-    EXPECT_EQ(a.y, b.y) << what;
+    EXPECT_EQ(Differences(a.x, b.x, hidden()), "") << "x, " << what;
+    EXPECT_EQ(Differences(a.operand, b.operand, PaddedColumns(hidden())), "")
+        << "operand, " << what;
+    EXPECT_EQ(Differences(a.y, b.y, columns()), "") << "y, " << what;
   }
 
   std::mt19937_64 random_{TestSeed()};
@@ -235,7 +252,22 @@ TEST_P(LateNormTest, HasTheSameBitsWithoutWaitingForEachOperation) {
   for (const size_t rows : GetParam().rows) {
     const Result awaited = RunLayers(rows, /*waits=*/true);
     for (int run = 0; run < 3; ++run) {
-      ExpectSame(RunLayers(rows, /*waits=*/false), awaited, std::to_string(rows) + " rows");
+      ExpectSame(RunLayers(rows, /*waits=*/false), awaited,
+                 std::to_string(rows) + " rows, run " + std::to_string(run));
+    }
+  }
+}
+
+// Stages of a ring are filled again while warps read others, so what is wrong with that shows in
+// some runs only. (An arrival that overtook a load was seen in one of 20 runs with 33 rows.)
+TEST_P(LateNormTest, HasTheSameBitsInEveryRun) {
+  const int runs = GetParam().on == On::kFake ? 2 : 100;
+  for (const size_t rows : {size_t{5}, size_t{17}, size_t{33}}) {
+    if (rows > most_rows()) continue;
+    const Result first = RunLayers(rows, /*waits=*/false);
+    for (int run = 1; run < runs; ++run) {
+      ExpectSame(RunLayers(rows, /*waits=*/false), first,
+                 std::to_string(rows) + " rows, run " + std::to_string(run));
     }
   }
 }

@@ -195,21 +195,28 @@ class AttendStream
   __device__ void AddBlock() {
     WaitBarrier(&full_[ring_.at], ring_.parity);
     Base::Score(Slot());
-    LeaveSlot();
+    LeaveSlot();  // scores that have been stored were computed from all keys
     Base::Meet();
     Base::Weigh();
     WaitBarrier(&full_[ring_.at], ring_.parity);
     Base::Meet();
     Base::AddValues(Slot());
-    LeaveSlot();
+    LeaveSlot(ZeroBehindOutputs());
     float* const other = other_s_;
     other_s_ = s_;
     s_ = other;
   }
 
-  __device__ void LeaveSlot() {
+  __device__ uint32_t ZeroBehindOutputs() const {
+    uint32_t all = 0;
+#pragma unroll
+    for (int n = 0; n < 2 * kPairs; ++n) all |= __float_as_uint(Base::o_[0][n][0]);
+    return ZeroBehind(all);
+  }
+  // zero: where nothing else says that what was loaded from the slot is in registers.
+  __device__ void LeaveSlot(uint32_t zero = 0) {
     __syncwarp();
-    if (lane_ == 0) Arrive(&empty_[ring_.at]);
+    if (lane_ == 0) Arrive(SharedAddress(&empty_[ring_.at]) + zero);
     ring_.Advance(range_.slots);
   }
 

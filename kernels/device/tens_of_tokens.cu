@@ -67,6 +67,19 @@ struct Operands {
     }
   }
 
+  // Zero, when what the second step is multiplied with has come, and everything that was multiplied
+  // for these sums.
+  __device__ uint32_t ZeroBehindAll(const float (&sum)[kTokenTiles][kOutputTiles][4]) const {
+    uint32_t all = 0;
+#pragma unroll
+    for (uint32_t m = 0; m < kTokenTiles; ++m) {
+      all |= tokens[1][m][0];
+#pragma unroll
+      for (uint32_t n = 0; n < kOutputTiles; ++n) all |= __float_as_uint(sum[m][n][0]);
+    }
+    return ZeroBehind(all);
+  }
+
   // One of the two steps.
   __device__ void Multiply(uint32_t step, float (&sum)[kTokenTiles][kOutputTiles][4]) const {
 #pragma unroll
@@ -253,7 +266,9 @@ class TensOfTokens {
     operands[1].Multiply(0, sum);
     if (!ready) AwaitStage();
     if (more) Load(operands[0], token_ring_.stage, weight_ring_.stage, 0);
-    ReleaseStage(weights.barrier, tokens.barrier, kBlocksOfCluster, left >= s_.slots.tokens);
+    const uint32_t zero = operands[1].ZeroBehindAll(sum);
+    ReleaseStage(weights.barrier + zero, tokens.barrier + zero, kBlocksOfCluster,
+                 left >= s_.slots.tokens);
     operands[1].Multiply(1, sum);
   }
 
