@@ -42,6 +42,15 @@ __device__ inline uint32_t ZeroBehind(uint32_t x) {
   asm volatile("shr.u32 %0, %1, %2;\n" : "=r"(zero) : "r"(x), "r"(blockDim.x));
   return zero;
 }
+// For ZeroBehind, of the sums of matrix instructions, each of which leaves four at once: behind
+// them is everything that was multiplied for them.
+template <int kTiles>
+__device__ inline uint32_t BitsOfSums(const float (&sums)[kTiles][4]) {
+  uint32_t all = 0;
+#pragma unroll
+  for (int i = 0; i < kTiles; ++i) all |= __float_as_uint(sums[i][0]);
+  return all;
+}
 
 // Arrives and announces so many bytes.
 __device__ inline void ArriveExpecting(uint64_t* barrier, uint32_t bytes) {

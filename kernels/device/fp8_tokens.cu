@@ -242,7 +242,7 @@ class Float8Tokens {
       const uint32_t next = (step + 1) % kStageSteps;
       Step& coming = operands[(step + 1) % 2];
       const uint32_t tokens_left = (left + 1) * kTokenStages - 1 - step / kTokenSteps;
-      const uint32_t zero = step % kTokenSteps == 0 ? ZeroBehindSums(sum) : 0;
+      const uint32_t zero = step % kTokenSteps == 0 ? ZeroBehind(BitsOfSums(sum)) : 0;
       Multiply(operands[step % 2], sum);
       if (step == 0 && read_weights_ != 0) ReleaseWeights(read_weights_ + zero);
       if (step % kTokenSteps == 0) ReleaseLastTokens(zero, tokens_left + 1);
@@ -256,14 +256,6 @@ class Float8Tokens {
       LoadCodes(source, (step + kCodesAhead) % kStageSteps, codes[(step + 1) % 2]);
     }
     read_weights_ = barrier;
-  }
-
-  // Zero, when everything is in registers that was multiplied for these sums.
-  static __device__ uint32_t ZeroBehindSums(const Sums& sum) {
-    uint32_t all = 0;
-#pragma unroll
-    for (uint32_t i = 0; i < kTokenTiles; ++i) all |= __float_as_uint(sum[i][0]);
-    return ZeroBehind(all);
   }
 
   static __device__ void Multiply(const Step& operands, Sums& sum) {

@@ -231,8 +231,8 @@ __device__ inline void EndChains(ProductBarriers& barriers) {
   ArriveInCluster();
 }
 
-// By a warp that has read a stage of weights, whose barrier that is. For each of these functions:
-// what was loaded from the stage has to be in registers (ZeroBehind).
+// By a warp that has read a stage of weights, whose barrier that is. For this function and the next
+// two: what was loaded from the stage has to be in registers (ZeroBehind).
 __device__ inline void ReleaseWeights(uint32_t barrier) {
   __syncwarp();
   if (threadIdx.x % 32 == 0) Arrive(barrier + kMostWeightSlots * uint32_t{sizeof(uint64_t)});

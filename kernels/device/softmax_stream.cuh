@@ -201,18 +201,12 @@ class AttendStream
     WaitBarrier(&full_[ring_.at], ring_.parity);
     Base::Meet();
     Base::AddValues(Slot());
-    LeaveSlot(ZeroBehindOutputs());
+    LeaveSlot(ZeroBehind(BitsOfSums(Base::o_[0])));
     float* const other = other_s_;
     other_s_ = s_;
     s_ = other;
   }
 
-  __device__ uint32_t ZeroBehindOutputs() const {
-    uint32_t all = 0;
-#pragma unroll
-    for (int n = 0; n < 2 * kPairs; ++n) all |= __float_as_uint(Base::o_[0][n][0]);
-    return ZeroBehind(all);
-  }
   // zero: where nothing else says that what was loaded from the slot is in registers.
   __device__ void LeaveSlot(uint32_t zero = 0) {
     __syncwarp();

@@ -72,11 +72,7 @@ struct Operands {
   __device__ uint32_t ZeroBehindAll(const float (&sum)[kTokenTiles][kOutputTiles][4]) const {
     uint32_t all = 0;
 #pragma unroll
-    for (uint32_t m = 0; m < kTokenTiles; ++m) {
-      all |= tokens[1][m][0];
-#pragma unroll
-      for (uint32_t n = 0; n < kOutputTiles; ++n) all |= __float_as_uint(sum[m][n][0]);
-    }
+    for (uint32_t m = 0; m < kTokenTiles; ++m) all |= tokens[1][m][0] | BitsOfSums(sum[m]);
     return ZeroBehind(all);
   }
 
